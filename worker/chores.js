@@ -10,6 +10,7 @@
 //   the next request.
 
 import { attempted, guarded, note, noteOf } from "./module.js";
+import { shardOf } from "./objects.js";
 
 /** Sweeping goes on for so long; then the next alarm takes over, at once. */
 const SWEEP_MS = 5_000;
@@ -56,13 +57,13 @@ export async function inTime(ms, work) {
 
 let isMissingNoted = false;
 
-/** The registry, or undefined; the log says once that there is none. */
+/** Finds a shard of the registry; undefined where there is none, which the log says once. */
 function registryOf(env) {
   if (env.REGISTRY === undefined && !isMissingNoted) {
     isMissingNoted = true;
     note("warn", "REGISTRY is not bound: keys are not listed, and can't be told to forget");
   }
-  return env.REGISTRY;
+  return env.REGISTRY && ((shard) => shardOf(env, shard));
 }
 
 /** The chores of one key. */
@@ -250,8 +251,7 @@ export class Chores {
     const told = attempted(() => this.#engine().report(this.#storage.sql.databaseSize, Date.now()));
     if (told === undefined) return;
     const [shard, report] = told;
-    const stub = this.#registry.get(this.#registry.idFromName(String(shard)));
-    const answer = await within(REPORT_MS, stub.report(shard, report));
+    const answer = await within(REPORT_MS, this.#registry(shard).report(shard, report));
     attempted(() => this.#engine().reported(report, answer, Date.now()));
   }
 }

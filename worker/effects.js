@@ -9,6 +9,7 @@
 import { inTime, within } from "./chores.js";
 import { linesOf, pairsOf, valueIn } from "./lines.js";
 import { attempted, guarded, noteOf } from "./module.js";
+import { objectOf } from "./objects.js";
 
 /** So long an answer may take. */
 const ANSWER_MS = 30_000;
@@ -118,9 +119,8 @@ export class Effects {
   }
 
   async #asked(key, { method, url, headers }, body) {
-    const { SEMEL } = this.#host.env;
     const { pathname, search } = new URL(url);
-    const [status, lines, told, line] = await SEMEL.get(SEMEL.idFromName(key)).ask(method, pathname, search, linesOf(headers), body);
+    const [status, lines, told, line] = await objectOf(this.#host.env, "SEMEL", key).ask(method, pathname, search, linesOf(headers), body);
     // It is written where the answer is heard, which is here.
     if (line !== undefined) console.log(line);
     return [status, valueIn(lines, "semel-status") ?? "", told ?? new Uint8Array()];

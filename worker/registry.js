@@ -10,6 +10,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
+import { objectOf, SHARDS, shardOf } from "./objects.js";
 
 /** So many keys of a shard are visited at once: with 16 shards 32, so that others who ask for an object aren't kept waiting. */
 const VISITS_AT_ONCE = 2;
@@ -29,8 +30,6 @@ const RETRY_MS = 60_000;
 const FAILED_NAMED = 20;
 /** A run that was cut off is taken up so much later. */
 const STALLED_MS = 10_000;
-
-const SHARDS = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
 
 /** One shard, by its number as its name; or the coordinator. */
 export class SemelRegistry extends DurableObject {
@@ -71,7 +70,7 @@ export class SemelRegistry extends DurableObject {
 
   async #visit(key, beforeS) {
     try {
-      const isSwept = await within(KEY_MS, this.env.SEMEL.get(this.env.SEMEL.idFromName(key)).forget(beforeS));
+      const isSwept = await within(KEY_MS, objectOf(this.env, "SEMEL", key).forget(beforeS));
       return isSwept ? "done" : "left";
     } catch (error) {
       note("warn", `a key could not be told to forget, and will be again: ${error}`);
@@ -139,7 +138,7 @@ export class SemelRegistry extends DurableObject {
   /** How far a shard is after one step more; undefined where it does not answer. */
   async #step(id, beforeS, shard) {
     try {
-      const progress = await within(SHARD_MS, this.#shard(shard).forget(shard, id, beforeS));
+      const progress = await within(SHARD_MS, shardOf(this.env, shard).forget(shard, id, beforeS));
       attempted(() => this.#registry().told(id, shard, progress));
       return progress;
     } catch (error) {
@@ -154,12 +153,6 @@ export class SemelRegistry extends DurableObject {
 
   /** How many keys each shard has; 0 where it does not answer: it is told by and by. */
   #counts() {
-    return Promise.all(SHARDS.map((shard) => within(COUNT_MS, this.#shard(shard).count(shard)).catch(() => 0)));
-  }
-
-  #shard(shard) {
-    return shardOf(this.env, shard);
+    return Promise.all(SHARDS.map((shard) => within(COUNT_MS, shardOf(this.env, shard).count(shard)).catch(() => 0)));
   }
 }
-
-const shardOf = (env, shard) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard)));

@@ -14,6 +14,7 @@ import { within } from "./chores.js";
 import { collect } from "./garbage.js";
 import { linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
+import { objectOf, SHARDS, shardOf } from "./objects.js";
 
 /** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
 const KEYS_FETCH_MS = 4_000;
@@ -176,7 +177,7 @@ async function asked(request, env, [key, head, asker], untilMs) {
   let place;
   try {
     const call = [...head, await bodyOf(request), asker];
-    const object = () => objectOf(env, key);
+    const object = () => objectOf(env, "SEMEL", key);
     place = asker === undefined ? gathering?.placeOf(key, object, call, untilMs) : undefined;
     if (place?.told) {
       const answer = await place.told;
@@ -189,17 +190,12 @@ async function asked(request, env, [key, head, asker], untilMs) {
   }
 }
 
-function objectOf({ SEMEL }, key) {
-  if (!SEMEL) throw new Error("SEMEL is not bound");
-  return SEMEL.get(SEMEL.idFromName(key));
-}
-
 /** Opens a socket to the object, which refuses only for want of room. */
 async function opened(request, lines, env, [key, says, waitMs]) {
   const headers = new Headers(request.headers);
   headers.set("semel-key", valueIn(says, "semel-key"));
   const head = [request.method, lines];
-  const answer = await answerOf(env, head, () => objectOf(env, key).fetch(request, { headers, redirect: "manual" }), waitMs);
+  const answer = await answerOf(env, head, () => objectOf(env, "SEMEL", key).fetch(request, { headers, redirect: "manual" }), waitMs);
   if (Array.isArray(answer) || answer.webSocket) return answer;
   const full = "too many sockets are open on which nobody has said who they are";
   return routerOf(env).unavailable(full, undefined, ...head, Date.now(), Date.now());
@@ -255,17 +251,14 @@ async function fetched(url, env) {
 
 /** Asks the registry: all shards for a listing, the coordinator for the rest. Without one of them a listing would not be whole. */
 function registered(head, request, env, isListing) {
-  if (env.REGISTRY === undefined) return () => Promise.reject(new Error("REGISTRY is not bound"));
   const nowMs = Date.now();
   const [method, pathname, search, lines] = head;
   const path = pathname + search;
-  const object = (name) => env.REGISTRY.get(env.REGISTRY.idFromName(name));
   const list = async () => {
-    const shards = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
-    const page = (shard) => within(LIST_MS, object(String(shard)).list(shard, path));
+    const page = (shard) => within(LIST_MS, shardOf(env, shard).list(shard, path));
     const failed = (shard) => (error) => Promise.reject(new Error(`shard ${shard} of the registry: ${error.message}`));
-    const pages = await Promise.all(shards.map((shard) => page(shard).catch(failed(shard))));
+    const pages = await Promise.all(SHARDS.map((shard) => page(shard).catch(failed(shard))));
     return routerOf(env).listed(path, pages, method, lines, nowMs, Date.now());
   };
-  return isListing ? list : async () => object("coordinator").ask(...head, await bodyOf(request));
+  return isListing ? list : async () => objectOf(env, "REGISTRY", "coordinator").ask(...head, await bodyOf(request));
 }

@@ -6,6 +6,7 @@
 /** All that a deployment can set. docs/operations.md has the same list. */
 export const SETTINGS = [
   "SEMEL_OPEN",
+  "SEMEL_JURISDICTION",
   "SEMEL_RETENTION_SECONDS",
   "SEMEL_RECORDS_MAX",
   "SEMEL_TOMBSTONES_MAX",

@@ -10,6 +10,7 @@
 //   was asked, for a name of somebody else may lead here as well.
 
 import { linesOf, valueIn } from "./lines.js";
+import { objectOf } from "./objects.js";
 import { answerOf, left } from "./router.js";
 
 const HEADER = "lab-attempt";
@@ -138,7 +139,6 @@ async function asked(env, { method, headers }, ask) {
 async function accountAt(request, url, account, side, env) {
   const after = url.searchParams.get("after") ?? "0";
   if (!/^\d{1,15}$/.test(after)) return nothing(400);
-  const [objects, name] = side === "naive" ? [env.NAIVE, account] : [env.SEMEL, `accounts/${account}`];
-  const stub = objects.get(objects.idFromName(name));
+  const stub = side === "naive" ? env.NAIVE.get(env.NAIVE.idFromName(account)) : objectOf(env, "SEMEL", `accounts/${account}`);
   return asked(env, request, async () => Response.json(await stub.lab(Number(after)), NO_STORE));
 }
