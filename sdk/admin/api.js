@@ -67,7 +67,7 @@ export class Admin {
     return this.#again(this.#options.readsForMs, signal, () => this.#clock(signal));
   }
 
-  /** A page of keys: `{ keys, next, total }`. `state`: `"in-doubt"`, for those alone where something is. */
+  /** A page of keys: `{ keys, next, total }`. `state`: `"in-doubt"` or `"parked"`, for those alone where something is. */
   async keys({ order = "newest", prefix, state, after, limit = 50 } = {}, signal) {
     return this.#read(`/admin/keys${queryOf({ order, prefix, state, after, limit })}`, signal);
   }

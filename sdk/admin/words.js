@@ -61,6 +61,13 @@ export function fullness(value, max) {
   return percent < 0.1 ? "below 0.1 %" : `${percent < 10 ? Math.floor(percent * 10) / 10 : Math.floor(percent)} %`;
 }
 
+/** What keys can be chosen by: the member of a key that counts it, its name, and how it is said that there is none. */
+export const CHOICES = {
+  __proto__: null,
+  "in-doubt": { member: "inDoubt", name: "In doubt", none: "Nothing is in doubt" },
+  parked: { member: "parked", name: "Parked", none: "Nothing that was sent is parked" },
+};
+
 /** What each state means, in a word and in a sentence. */
 export const STATES = {
   __proto__: null,

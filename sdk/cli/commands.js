@@ -2,11 +2,12 @@
 //
 // Invariant: with `--json`, shapes are the API's own, so they are as stable as the protocol.
 
+import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
-import { STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran } from "../admin/words.js";
+import { CHOICES, STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran } from "../admin/words.js";
 import { Failure, changing, commandOf, markOf, reading, readingAhead } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
@@ -21,28 +22,32 @@ const utc = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
 /** `keys`: pages of keys, as far as is wanted. */
 export async function keys(session) {
   const { admin, terminal, options, signal } = session;
-  const wanted = options.all ? Infinity : options.limit;
+  const { state, hash } = options;
+  const wanted = options.all || hash ? Infinity : options.limit;
   // Sizes change between two pages: by size, a key could be on both or on neither.
-  const isSorted = options.all && options.order === "heaviest";
+  const isSorted = wanted === Infinity && options.order === "heaviest";
   const order = isSorted ? "name" : options.order;
-  let [after, shown, total, nowMs] = [undefined, 0, 0, 0];
+  const isMeant = ({ key }) => !hash || createHash("sha256").update(key).digest("hex").startsWith(hash);
+  let [after, seen, shown, total, nowMs] = [undefined, 0, 0, 0, 0];
   const found = [];
-  const { state } = options;
-  const rows = [["KEY", "RECORDS", state ? "IN DOUBT" : "TOMBSTONES", "SIZE", "CREATED", "LAST REPORT"]];
+  const { member, name } = CHOICES[state] ?? { member: "tombstones", name: "Tombstones" };
+  const rows = [["KEY", "RECORDS", name.toUpperCase(), "SIZE", "CREATED", "LAST REPORT"]];
   const show = (key) => {
+    shown += 1;
     if (terminal.isJson) terminal.json(key);
-    else rows.push([safeLine(key.key), number(key.records), number(state ? key.inDoubt : key.tombstones), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
+    else rows.push([safeLine(key.key), number(key.records), number(key[member]), bytes(key.bytes), age(key.created, nowMs), age(key.seen, nowMs)]);
   };
   do {
-    const limit = Math.min(PAGE, wanted - shown);
+    const limit = Math.min(PAGE, wanted - seen);
     const page = await reading(session, () => admin.keys({ order, prefix: options.prefix, state, after, limit }, signal));
     nowMs ||= await reading(session, () => admin.now(signal));
-    if (isSorted) found.push(...page.keys);
-    else page.keys.forEach(show);
-    shown += page.keys.length;
+    const meant = page.keys.filter(isMeant);
+    if (isSorted) found.push(...meant);
+    else meant.forEach(show);
+    seen += page.keys.length;
     [after, total] = [page.next, page.total];
-    if (options.all) terminal.progress(shown, total, "key");
-  } while (after !== null && shown < wanted);
+    if (wanted === Infinity) terminal.progress(seen, total, "key");
+  } while (after !== null && seen < wanted);
   found.sort((one, other) => other.bytes - one.bytes).forEach(show);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);

@@ -6,7 +6,7 @@
 // - Nothing is changed without an id, which is told where it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
-import { STATES } from "../admin/words.js";
+import { CHOICES, STATES } from "../admin/words.js";
 import { cancel, effects, forget, keys, records, remove, resolve, show } from "./commands.js";
 import { Failure, sessionOf } from "./session.js";
 import { Terminal } from "./terminal.js";
@@ -28,8 +28,12 @@ Examples:
   semel keys --order heaviest --limit 10
   semel keys --prefix accounts/ --all --json
   semel keys --state in-doubt
+  semel keys --state parked --all
+  semel keys --hash 2bd806c97f0e00af
 
-With --json, one key a line: {"key","created","seen","records","tombstones","inDoubt","bytes","oldest"}; times in Unix ms.`,
+The log names a key by the first digits of the SHA-256 of its name. With --hash all keys are gone through, and those told that have it.
+
+With --json, one key a line: {"key","created","seen","records","tombstones","inDoubt","parked","bytes","oldest"}; times in Unix ms.`,
   show: `
 Examples:
   semel show accounts/alice
@@ -137,7 +141,8 @@ function programOf({ version, terminal, env, signal }) {
   add("keys", "Lists keys.", keys)
     .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))
     .option("--prefix <prefix>", "only keys that begin so")
-    .addOption(new Option("--state <state>", "only keys with something in that state").choices(["in-doubt"]))
+    .addOption(new Option("--state <state>", "only keys with something in that state").choices(Object.keys(CHOICES)))
+    .addOption(new Option("--hash <digits>", "only those that the log names by these digits").argParser(hashOf).conflicts(["limit", "all"]))
     .addOption(new Option("--limit <count>", "how many").argParser(numberOf(1, 1_000_000)).default(50))
     .addOption(new Option("--all", "all there are").conflicts("limit"));
   add("records <key>", "Lists what a key keeps of requests.", records)
@@ -175,6 +180,12 @@ function programOf({ version, terminal, env, signal }) {
 function effectId(text) {
   if (!/^[0-9a-f]{32}$/.test(text)) throw new InvalidArgumentError("It must be 32 hexadecimal digits, as `effects` shows them.");
   return text;
+}
+
+/** What a line of the log calls a key by, or the beginning of that. */
+function hashOf(text) {
+  if (!/^[0-9a-f]{8,64}$/i.test(text)) throw new InvalidArgumentError("It must be 8 to 64 hexadecimal digits, as `key` in a line of the log.");
+  return text.toLowerCase();
 }
 
 function numberOf(min, max) {

@@ -72,6 +72,23 @@ test("keys where something is in doubt are listed by themselves, and lead to wha
   assert.deepEqual(mine.complaints, []);
 });
 
+test("keys that have sent what was refused for good are listed by themselves, and lead to it", LIMIT, async (t) => {
+  const { mine, tab } = await open(t, "#order=name");
+  await tab.getByRole("link", { name: "Parked" }).click();
+  await shows(tab, "Nothing that was sent is parked at any key, as they told last.");
+  fake.park(FOREIGN);
+  await tab.reload();
+  await hasRows(tab, 1);
+  assert.equal(await tab.evaluate(() => location.hash), "#order=name&state=parked");
+  assert.deepEqual((await rows(tab))[0].slice(0, 3), [FOREIGN, "8", "1"]);
+  assert.equal((await tab.getByRole("columnheader").allTextContents())[2], "Parked");
+  await tab.getByRole("link", { name: FOREIGN }).click();
+  await until(async () => (await tab.evaluate(() => location.hash)) === at(FOREIGN), "its records are of all states");
+  await tab.goBack();
+  await hasRows(tab, 1);
+  assert.deepEqual(mine.complaints, []);
+});
+
 test("what is in doubt is resolved by an outcome, which stays as it was sent, or as not run", LIMIT, async (t) => {
   for (const id of ["doubt-ran", "doubt-not"]) fake.doubt(SMALL, id);
   const { tab } = await open(t, at(SMALL, "doubt-ran"));

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -78,6 +79,22 @@ test("keys --prefix: those that begin so; none is no failure", LIMIT, async () =
   assert.deepEqual(await semel(["keys", "--prefix", "none/", "--json"]), { code: 0, stdout: "", stderr: "" });
 });
 
+test("keys --hash: the key that a line of the log means, of all there are", LIMIT, async () => {
+  const hash = createHash("sha256").update(SMALL).digest("hex").slice(0, 16);
+  const { code, stdout, stderr } = await semel(["keys", "--hash", hash.toUpperCase()]);
+  assert.deepEqual([code, stderr], [0, "1 of 10,000 keys\n"]);
+  assert.match(stdout, /^KEY .*\naccounts\/alice .*\n$/);
+  assert.deepEqual(jsonOf((await semel(["keys", "--hash", hash, "--order", "heaviest", "--json"])).stdout).map(({ key }) => key), [SMALL]);
+  assert.deepEqual(await semel(["keys", "--hash", "0".repeat(16)]), { code: 0, stdout: "", stderr: "There are no such keys.\n" });
+});
+
+test("keys --state parked: those of which something that they have sent was refused for good", LIMIT, async () => {
+  fake.park(SMALL);
+  const some = await semel(["keys", "--state", "parked"]);
+  assert.match(some.stdout, /^KEY +RECORDS +PARKED +SIZE .*\naccounts\/alice +\d+ +1 +\d/);
+  assert.equal(some.stderr, "1 of 1 key\n");
+});
+
 test("show: a key, and one request with its life and its outcome", LIMIT, async () => {
   const key = await semel(["show", HEAVY]);
   assert.equal(key.code, 0);
@@ -125,8 +142,10 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [[], /Usage: semel/],
     [["turn"], /unknown command 'turn'/],
     [["keys", "--order", "up"], /Allowed choices are newest, heaviest, name/],
-    [["keys", "--state", "executed"], /Allowed choices are in-doubt/],
+    [["keys", "--state", "executed"], /Allowed choices are in-doubt, parked/],
     [["keys", "--limit", "0"], /from 1 to 1000000/],
+    [["keys", "--hash", "accounts/alice"], /8 to 64 hexadecimal digits/],
+    [["keys", "--hash", "0123456789abcdef", "--limit", "1"], /cannot be used with/],
     [["keys", "--limit", "1", "--all"], /cannot be used with/],
     [["show"], /missing required argument 'key'/],
     [["forget"], /required option '--before <when>' not specified/],

@@ -62,6 +62,12 @@ class Fake {
     this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
   }
 
+  /** Has something be parked that a key has sent. */
+  park(key) {
+    this.#keys.find((each) => each.key === key).parked += 1;
+    this.#sorted = undefined;
+  }
+
   close() {
     this.server.closeAllConnections();
     return new Promise((resolve) => this.server.close(resolve));
@@ -137,7 +143,7 @@ class Fake {
   #list(query) {
     const order = query.get("order") ?? "newest";
     const prefix = query.get("prefix") ?? "";
-    const isMeant = ({ key, inDoubt }) => key.startsWith(prefix) && (query.get("state") === null || inDoubt > 0);
+    const isMeant = ({ key, inDoubt, parked }) => key.startsWith(prefix) && ({ "in-doubt": inDoubt, parked }[query.get("state")] ?? 1) > 0;
     const by = { newest: (one, other) => other.created - one.created, heaviest: (one, other) => other.bytes - one.bytes, name: (one, other) => (one.key < other.key ? -1 : 1) }[order];
     const name = `${order} ${this.#keys.length} ${prefix} ${query.get("state")}`;
     if (this.#sorted?.name !== name) this.#sorted = { name, all: this.#keys.filter(isMeant).sort(by) };

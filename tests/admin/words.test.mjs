@@ -74,6 +74,7 @@ test("a place is the same after a way through the address, and what means nothin
     { view: "keys", order: "newest", prefix: "" },
     { view: "keys", order: "heaviest", prefix: "a&b=c#d e/%" },
     { view: "keys", order: "name", prefix: "", state: "in-doubt" },
+    { view: "keys", order: "name", prefix: "", state: "parked" },
     { view: "key", key: `<img src=x onerror="1">&id=2` },
     { view: "record", key: "Zürich ☃/100%", id: "a=b&c" },
     { view: "forget", id: "" },
@@ -81,6 +82,6 @@ test("a place is the same after a way through the address, and what means nothin
   ]) {
     assert.deepEqual(routeOf(fragmentOf(route)), route);
   }
-  for (const fragment of ["", "#", "#x", "#order=up", "#key=", "#id=a", "#state=executed"]) assert.deepEqual(routeOf(fragment), { view: "keys", order: "newest", prefix: "" }, fragment);
+  for (const fragment of ["", "#", "#x", "#order=up", "#key=", "#id=a", "#state=executed", "#state=constructor"]) assert.deepEqual(routeOf(fragment), { view: "keys", order: "newest", prefix: "" }, fragment);
   assert.equal(fragmentOf({ view: "keys" }), "#");
 });

@@ -41,7 +41,7 @@ export const keys = Array.from({ length: KEYS }, (_, i) => {
   const listed = listedOf(i);
   const created = NOW_MS - Math.floor(90 * DAY_MS * share(i, 4)) - DAY_MS;
   const [records, tombstones] = i === 0 ? [580_000, 420_000 * (1 + PACKED_PER_LISTED)] : countsOf(i, listed);
-  return { key: nameOf(i), created, seen: NOW_MS - Math.floor(DAY_MS * share(i, 5)), records, tombstones, inDoubt: 0, bytes: 24_576 + listed * 310, oldest: listed === 0 ? null : NOW_MS - DAY_MS + (mix(i, 6) % 3_600_000) };
+  return { key: nameOf(i), created, seen: NOW_MS - Math.floor(DAY_MS * share(i, 5)), records, tombstones, inDoubt: 0, parked: 0, bytes: 24_576 + listed * 310, oldest: listed === 0 ? null : NOW_MS - DAY_MS + (mix(i, 6) % 3_600_000) };
 });
 const numbers = new Map(keys.map(({ key }, i) => [key, i]));
 export const numberOf = (key) => numbers.get(key);

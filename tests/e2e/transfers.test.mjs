@@ -80,10 +80,11 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   await new Promise((resolve) => other.listen(0, "127.0.0.1", resolve));
   after(() => other.close());
   const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/caller.js"));
-  const caller = await serve(after, "script", {}, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
+  const caller = await serve(after, "script", { SEMEL_REPORT_SECONDS: "1" }, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
   const url = `http://127.0.0.1:${other.address().port}/mail`;
   const call = (urls) => caller.send("POST", "/one", { id: randomUUID(), key: '"one"', body: JSON.stringify({ urls }) });
   const told = async () => (await caller.admin("GET", "keys/one/effects")).json;
+  const listed = async () => (await caller.admin("GET", "keys?state=parked")).json.keys.map(({ key, parked }) => [key, parked]);
   assert.equal((await call([url])).semel, "executed");
   await eventually("some calls", async () => seen.length >= 2);
   const { lanes } = await told();
@@ -92,17 +93,22 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   const before = seen.length;
   // Nobody asks the object.
   await eventually("a call after the restart", async () => seen.length > before);
+  assert.deepEqual(await listed(), []);
   status = 404;
-  await eventually("it is parked", async () => (await told()).parked.length === 1);
+  await eventually("the registry hears of it, though nobody asks the object", async () => (await listed()).length === 1);
+  assert.deepEqual(await listed(), [["one", 1]]);
   const [parked] = (await told()).parked;
   assert.deepEqual([parked.reason, parked.executed], ["answered 404: not now", "unknown"]);
-  await caller.line(/"level":"warn","by":"object","key":"[0-9a-f]{16}","message":"what the key has sent was refused for good, and is parked"/);
+  const line = await caller.line(/"level":"warn","by":"object","key":"[0-9a-f]{16}","message":"what the key has sent was refused for good, and is parked"/);
   status = 200;
   const env = { PATH: process.env.PATH, SEMEL_URL: caller.url, SEMEL_ADMIN_TOKEN: ADMIN_TOKEN };
-  const semel = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), ["effects", "one", ...args], { env })).stdout;
+  const run = async (...args) => (await promisify(execFile)(join(SDK_PACKAGE, "bin/semel.cjs"), args, { env })).stdout;
+  const semel = (...args) => run("effects", "one", ...args);
+  assert.equal(JSON.parse(await run("keys", "--hash", JSON.parse(line).key, "--json")).key, "one", "the log says which key it is");
   assert.match(await semel(), /^PARKED +TO[^\n]*\n[0-9a-f]{32} {2}url http.* {2}unknown {2}POST .*\/mail {2}answered 404: not now\n/);
   assert.match(await semel("--retry", parked.id, "--yes"), /^It is sent again/);
   await eventually("it is done", async () => (await told()).count === 0);
+  await eventually("the registry hears of that too", async () => (await listed()).length === 0);
   assert.deepEqual(new Set(seen.map(String)), new Set([`"${parked.id}",one`]), "one id, of all calls");
   assert.equal((await call(["mailto:nobody@example.com"])).semel, "rolled-back");
   assert.equal((await call(Array.from({ length: 65 }, () => url))).semel, "too-large");

@@ -105,7 +105,7 @@ const STUCK_S = 7;
 export class SemelRegistry extends Registry {
   reports(shard, keys) {
     const now = Date.now();
-    for (const [key, bytes] of keys) this.report(shard, [key, now, now, 1, 0, bytes, 1, 1, 0]);
+    for (const [key, bytes] of keys) this.report(shard, [key, now, now, 1, 0, bytes, 1, 1, 0, 0]);
   }
 }
 

@@ -1,21 +1,18 @@
-// The list of keys: newest, heaviest or by name; all, those with a prefix, or those with something in doubt.
+// The list of keys: newest, heaviest or by name; all, those with a prefix, or those with something in doubt or parked.
 
 import { make } from "../view/element.js";
 import { endless } from "./list.js";
-import { IN_DOUBT, fragmentOf } from "./route.js";
-import { age, bytes, instant, number } from "../../sdk/admin/words.js";
+import { fragmentOf } from "./route.js";
+import { CHOICES, age, bytes, instant, number } from "../../sdk/admin/words.js";
 
 const ORDERS = { newest: "Newest", heaviest: "Heaviest", name: "By name" };
-const CHOICES = [
-  [undefined, "All"],
-  [IN_DOUBT, "In doubt"],
-];
+const ALL = { member: "tombstones", name: "Tombstones" };
 const PAGE = 200;
 const TYPING_MS = 250;
-const columnsOf = (state) => [
+const columnsOf = (name) => [
   ["Key", "wide"],
   ["Records", "number"],
-  [state ? "In doubt" : "Tombstones", "number"],
+  [name, "number"],
   ["Size", "number"],
   ["Created", "time"],
   ["Last report", "time"],
@@ -25,6 +22,7 @@ const columnsOf = (state) => [
 export function showKeys(route, context) {
   const { admin, signal, go } = context;
   const { order, prefix, state } = route;
+  const { member, name, none } = CHOICES[state] ?? ALL;
   let nowMs;
   const load = async (after) => {
     const { keys, next, total } = await admin.keys({ order, prefix, state, after, limit: PAGE }, signal);
@@ -32,16 +30,16 @@ export function showKeys(route, context) {
     return { items: keys, next, total };
   };
   const when = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: instant(ms) }, age(ms, nowMs));
-  const cells = ({ key, records, tombstones, inDoubt, bytes: size, created, seen }) => [
+  const cells = ({ key, records, bytes: size, created, seen, ...counts }) => [
     make("a", { href: fragmentOf({ view: "key", key, state }) }, key),
     number(records),
-    number(state ? inDoubt : tombstones),
+    number(counts[member]),
     bytes(size),
     when(created),
     when(seen),
   ];
-  const nothing = state ? `Nothing is in doubt at ${prefix ? `a key that begins with “${prefix}”` : "any key"}, as they told last.` : prefix ? `No key begins with “${prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
-  const list = endless({ name: "keys", label: "Keys", columns: columnsOf(state), load, cells, noun: "key", nothing, signal, onerror: context.onerror });
+  const nothing = state ? `${none} at ${prefix ? `a key that begins with “${prefix}”` : "any key"}, as they told last.` : prefix ? `No key begins with “${prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
+  const list = endless({ name: "keys", label: "Keys", columns: columnsOf(name), load, cells, noun: "key", nothing, signal, onerror: context.onerror });
   const element = make("section", { "aria-labelledby": "title" }, make("h1", { id: "title", tabindex: "-1" }, "Keys"), toolbar(route, go, signal), list);
   return { title: "Keys", element };
 }
@@ -49,7 +47,7 @@ export function showKeys(route, context) {
 function toolbar(route, go, signal) {
   const link = (change, text, isCurrent) => make("li", {}, make("a", { href: fragmentOf({ ...route, ...change }), "aria-current": isCurrent ? "true" : undefined }, text));
   const orders = Object.entries(ORDERS).map(([order, text]) => link({ order }, text, route.order === order));
-  const states = CHOICES.map(([state, text]) => link({ state }, text, route.state === state));
+  const states = [[undefined, { name: "All" }], ...Object.entries(CHOICES)].map(([state, { name }]) => link({ state }, name, route.state === state));
   const input = make("input", { id: "prefix", type: "search", autocomplete: "off", spellcheck: "false", autocapitalize: "off", placeholder: "accounts/" });
   input.value = route.prefix;
   let timer;

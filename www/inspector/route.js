@@ -2,7 +2,7 @@
 //
 // Invariant: a fragment never reaches the server, and the token is never in it.
 
-import { STATES } from "../../sdk/admin/words.js";
+import { CHOICES, STATES } from "../../sdk/admin/words.js";
 
 /** The route that a fragment means. One that means nothing is the list of keys. */
 export function routeOf(fragment) {
@@ -12,11 +12,9 @@ export function routeOf(fragment) {
   if (key) return { view: "key", key, ...(Object.hasOwn(STATES, state ?? "") && { state }) };
   if (forget !== null) return { view: "forget", id: forget };
   const order = ORDERS.includes(values.get("order")) ? values.get("order") : "newest";
-  return { view: "keys", order, prefix: values.get("prefix") ?? "", ...(state === IN_DOUBT && { state }) };
+  return { view: "keys", order, prefix: values.get("prefix") ?? "", ...(Object.hasOwn(CHOICES, state ?? "") && { state }) };
 }
 
-/** The state by which keys can be chosen. */
-export const IN_DOUBT = "in-doubt";
 /** The orders of the list of keys. */
 export const ORDERS = ["newest", "heaviest", "name"];
 
@@ -24,7 +22,7 @@ export const ORDERS = ["newest", "heaviest", "name"];
 export function fragmentOf({ view, key, id, state, order = "newest", prefix = "" }) {
   const values = {
     record: { key, id },
-    key: { key, ...(state && { state }) },
+    key: { key, ...(Object.hasOwn(STATES, state ?? "") && { state }) },
     forget: { forget: id ?? "" },
     keys: { ...(order !== "newest" && { order }), ...(prefix !== "" && { prefix }), ...(state && { state }) },
   }[view];

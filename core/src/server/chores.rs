@@ -12,6 +12,7 @@
 //! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
 
 use super::decision::Instant;
+use super::effects;
 use super::engine::Engine;
 use super::handler::Handler;
 use super::record::Change;
@@ -62,6 +63,11 @@ impl Chores {
     /// An attempt was answered.
     pub fn answered(&mut self, answer: &Answer) {
         self.0.0.changes += u64::from(answer.headers.get("semel-status") == Some("executed"));
+    }
+
+    /// Something that was sent was refused for good, or may have been: no attempt tells of it.
+    pub fn parked(&mut self) {
+        self.0.0.changes += 1;
     }
 
     /// Something was committed, or nothing.
@@ -203,6 +209,7 @@ impl<H: Handler> Engine<H> {
             bytes,
             oldest,
             in_doubt: loaded.in_doubt(sql, self.under_way.as_ref())?,
+            parked: if H::EMITS { effects::count_parked(sql)? } else { 0 },
             is_listed,
             changes,
         }))

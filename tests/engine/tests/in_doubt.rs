@@ -1,23 +1,11 @@
 //! Who runs a service hears at which keys something is in doubt, and of how much.
 
 use semel_core::server::chores::TOTALS_ROWS_MIN;
-use semel_core::server::registry::Report;
 use semel_core::server::remote::Policy;
 use semel_support::admin::{ask, delete_record, resolve};
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, order, remote};
 use semel_support::{START_MS, World};
 use serde_json::Value;
-
-/// What it tells the registry when it is woken next, which it has to be.
-#[track_caller]
-fn told(world: &mut World<Elsewhere>) -> Report {
-    let at_ms = world.wakes_at().expect("it has something to tell");
-    world.wall_ms = world.wall_ms.max(at_ms);
-    world.wake().expect("storage");
-    let report = world.report().expect("storage").expect("a report");
-    world.reported(&report, 0).expect("storage");
-    report
-}
 
 /// What an administrator is shown.
 fn shown(world: &mut World<Elsewhere>) -> i64 {
@@ -28,18 +16,18 @@ fn shown(world: &mut World<Elsewhere>) -> i64 {
 fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none() {
     let mut world = remote(Policy::Report);
     let sent = dispatched(&mut world, &order("a"), 1);
-    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (0, 0));
+    assert_eq!((world.tells().in_doubt, shown(&mut world)), (0, 0));
     world.settle(&order("a"), &sent, lost());
     assert_eq!(shown(&mut world), 1);
-    assert_eq!(told(&mut world).in_doubt, 1);
+    assert_eq!(world.tells().in_doubt, 1);
     assert_eq!((world.report(), world.wakes_at()), (Ok(None), None), "nothing is left to tell");
     in_doubt(&mut world, "b");
-    assert_eq!(told(&mut world).in_doubt, 2);
+    assert_eq!(world.tells().in_doubt, 2);
     let sent = dispatched(&mut world, &order("c"), 1);
     world.settle(&order("c"), &sent, answered(201, "made"));
-    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (2, 2));
+    assert_eq!((world.tells().in_doubt, shown(&mut world)), (2, 2));
     world.send(&resolve("resolves", "a", "{\"executed\":\"no\"}")).is_executed(200);
-    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
+    assert_eq!((world.tells().in_doubt, shown(&mut world)), (1, 1));
 }
 
 #[test]
@@ -60,14 +48,14 @@ fn what_was_given_up_while_it_is_under_way_is_no_other_that_is_in_doubt() {
     in_doubt(&mut world, "a");
     dispatched(&mut world, &order("b"), 1);
     world.send(&delete_record("deletes", "b")).is_executed(200);
-    assert_eq!((told(&mut world).in_doubt, shown(&mut world)), (1, 1));
+    assert_eq!((world.tells().in_doubt, shown(&mut world)), (1, 1));
 }
 
 #[test]
 fn what_was_under_way_as_its_object_ended_is_told_by_the_alarm() {
     let mut world = remote(Policy::Report);
     dispatched(&mut world, &order("a"), 1);
-    assert_eq!(told(&mut world).in_doubt, 0);
+    assert_eq!(world.tells().in_doubt, 0);
     let at_ms = world.wakes_at().expect("an alarm is set: it may come to be in doubt");
     world.restart();
     world.wall_ms = at_ms;

@@ -82,7 +82,7 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     shard.report(&Report { records: 7, ..report("a", START_MS + 5) }, START_MS + 9).unwrap();
     shard.report(&report("a", START_MS + 1), START_MS + 10).unwrap();
     let key = json!({ "key": "a", "created": START_MS, "seen": START_MS + 5, "records": 7, "tombstones": 0, "inDoubt": 0, "bytes": 20_480,
-        "oldest": START_MS + 5 });
+        "parked": 0, "oldest": START_MS + 5 });
     assert_eq!(listed(&databases, "")["keys"], json!([key]));
     let gone = Report { is_listed: false, ..report("a", START_MS + 4) };
     assert_eq!(shard.report(&gone, START_MS), Ok(None));
@@ -92,40 +92,58 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     assert_eq!(shard.report(&gone, START_MS), Ok(Some(0)), "it is not there");
 }
 
+/// What few keys have anything of: how a report says how much, what is asked for, and what a list has it by.
+type Few = (fn(i64) -> Report, &'static str, &'static str);
+const FEW: [Few; 2] = [
+    (|in_doubt| Report { in_doubt, ..report("users/zoe@example.com", START_MS) }, "state=in-doubt", "inDoubt"),
+    (|parked| Report { parked, ..report("users/zoe@example.com", START_MS) }, "state=parked", "parked"),
+];
+
 #[test]
-fn what_is_in_doubt_at_a_key_is_as_it_told_last_and_goes_with_it() {
-    let database = Database::new();
-    let shard = Shard::new(&database, 0);
-    let tell = |at, in_doubt, is_listed| {
-        shard.report(&Report { in_doubt, is_listed, ..report("users/zoe@example.com", at) }, START_MS).unwrap();
-        let list = listed(std::slice::from_ref(&database), "state=in-doubt");
-        let keys = list["keys"].as_array().unwrap();
-        assert_eq!(list["total"], keys.len());
-        keys.first().map_or(0, |key| key["inDoubt"].as_i64().unwrap())
-    };
-    let told =
-        [(0, 2), (2, 3), (1, 4), (9, 3), (0, 3), (2, 5)].map(|(in_doubt, at)| tell(START_MS + at, in_doubt, true));
-    assert_eq!(told, [0, 2, 1, 1, 1, 2], "what comes late changes nothing");
-    assert_eq!(listed(std::slice::from_ref(&database), "")["keys"][0]["inDoubt"], 2);
-    assert_eq!(tell(START_MS + 4, 0, false), 2);
-    assert_eq!(tell(START_MS + 6, 2, false), 0);
-    assert_eq!(tables_with(&database, "users/zoe@example.com"), [""; 0]);
-    assert_eq!(tell(START_MS + 5, 3, true), 0, "told before it was taken out");
+fn what_few_keys_have_is_as_they_told_last_and_goes_with_them() {
+    for (saying, query, member) in FEW {
+        let database = Database::new();
+        let shard = Shard::new(&database, 0);
+        let tell = |at: i64, count, is_listed| {
+            shard.report(&Report { at: START_MS + at, is_listed, ..saying(count) }, START_MS).unwrap();
+            let list = listed(std::slice::from_ref(&database), query);
+            let keys = list["keys"].as_array().unwrap();
+            assert_eq!(list["total"], keys.len());
+            keys.first().map_or(0, |key| key[member].as_i64().unwrap())
+        };
+        let told = [(0, 2), (2, 3), (1, 4), (9, 3), (0, 3), (2, 5)].map(|(count, at)| tell(at, count, true));
+        assert_eq!(told, [0, 2, 1, 1, 1, 2], "{query}: what comes late changes nothing");
+        assert_eq!(listed(std::slice::from_ref(&database), "")["keys"][0][member], 2);
+        for (_, other, _) in FEW.into_iter().filter(|(_, other, _)| *other != query) {
+            assert_eq!(listed(std::slice::from_ref(&database), other)["keys"], json!([]), "{query} is not {other}");
+        }
+        assert_eq!(tell(4, 0, false), 2);
+        assert_eq!(tell(6, 2, false), 0);
+        assert_eq!(tables_with(&database, "users/zoe@example.com"), [""; 0]);
+        assert_eq!(tell(5, 3, true), 0, "told before it was taken out");
+    }
 }
 
 #[test]
-fn a_shard_of_an_earlier_build_lists_and_takes_what_is_in_doubt() {
-    let database = Database::new();
-    let shard = Shard::new(&database, 0);
-    let told = Report { in_doubt: 3, ..report("a", START_MS) };
-    shard.report(&told, START_MS).unwrap();
-    let whole = listed(std::slice::from_ref(&database), "state=in-doubt");
-    database.fill("DROP TRIGGER doubts_gone; DROP TABLE doubts");
-    let list = listed(std::slice::from_ref(&database), "");
-    assert_eq!((&list["total"], &list["keys"][0]["inDoubt"]), (&json!(1), &json!(0)));
-    database.fill("DROP TRIGGER doubts_gone; DROP TABLE doubts");
-    shard.report(&told, START_MS).unwrap();
-    assert_eq!(listed(std::slice::from_ref(&database), "state=in-doubt"), whole);
+fn a_shard_of_an_earlier_build_lists_and_takes_what_few_keys_have() {
+    let earlier = ["DROP TRIGGER refusals_gone; DROP TABLE refusals", "DROP TRIGGER doubts_gone; DROP TABLE doubts"];
+    for (saying, query, member) in FEW {
+        let database = Database::new();
+        let shard = Shard::new(&database, 0);
+        shard.report(&saying(3), START_MS).unwrap();
+        let whole = listed(std::slice::from_ref(&database), query);
+        // The last one, and the one before it.
+        for count in [1, 2] {
+            let put_back = || earlier.iter().take(count).for_each(|script| database.fill(script));
+            put_back();
+            let list = listed(std::slice::from_ref(&database), "");
+            assert_eq!(list["total"], 1);
+            assert_eq!(list["keys"][0][member], if member == "inDoubt" && count == 1 { 3 } else { 0 });
+            put_back();
+            shard.report(&saying(3), START_MS).unwrap();
+            assert_eq!(listed(std::slice::from_ref(&database), query), whole);
+        }
+    }
 }
 
 #[test]

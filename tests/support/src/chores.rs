@@ -37,6 +37,17 @@ impl<H: Handler> World<H> {
         self.reported(&report, 0).unwrap();
     }
 
+    /// What it tells the registry when it is woken next, which it has to be.
+    #[track_caller]
+    pub fn tells(&mut self) -> Report {
+        let at_ms = self.wakes_at().expect("it has something to tell");
+        self.wall_ms = self.wall_ms.max(at_ms);
+        self.wake().expect("storage");
+        let report = self.report().expect("storage").expect("a report");
+        self.reported(&report, 0).expect("storage");
+        report
+    }
+
     /// Wakes it where there is no registry.
     pub fn wake_without_registry(&mut self) {
         self.wake().unwrap();

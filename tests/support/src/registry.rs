@@ -6,7 +6,8 @@ use semel_core::server::registry::Report;
 /// A report of a key with one record, as of an instant of its clock.
 pub fn report(key: &str, at: i64) -> Report {
     let (key, records, tombstones, bytes) = (key.to_owned(), 1, 0, 20_480);
-    Report { key, at, records, tombstones, bytes, oldest: Some(at), in_doubt: 0, is_listed: true, changes: 0 }
+    let (oldest, in_doubt, parked, is_listed, changes) = (Some(at), 0, 0, true, 0);
+    Report { key, at, records, tombstones, bytes, oldest, in_doubt, parked, is_listed, changes }
 }
 
 /// The tables in which a name stands.

@@ -27,6 +27,7 @@ pub use emitting::Outgoing;
 pub use lane::{Heard, Target};
 pub use outbox::Outbox;
 pub use sending::Sending;
+pub(super) use store::count_parked;
 pub use tell::Mending;
 pub(super) use tell::{mend, tell};
 

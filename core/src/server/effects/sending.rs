@@ -139,9 +139,15 @@ impl<H: Handler> Engine<H> {
                     store::delete_lane(sql, number)?;
                     outbox.lanes.remove(&number);
                 }
+                if is_parked {
+                    self.chores.parked();
+                }
                 Ok(is_parked.then(|| log::parked(wall_ms, outbox.own.as_ref())))
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.chores.parked();
+                Err(error)
+            }
         }
     }
 

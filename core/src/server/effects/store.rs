@@ -76,6 +76,14 @@ pub fn create(sql: &dyn Sql) -> Result<(), SqlError> {
     CREATE.iter().try_for_each(|statement| sql.exec(statement, &[]).map(|_| ()))
 }
 
+/// How many are parked.
+pub fn count_parked(sql: &dyn Sql) -> Result<i64, SqlError> {
+    if !has_tables(sql)? {
+        return Ok(0);
+    }
+    number(&sql.exec("SELECT count(*) FROM semel_effects_parked", &[])?).ok_or_else(unreadable)
+}
+
 /// How many wait or are parked, counted no further than `max`.
 pub fn count(sql: &dyn Sql, max: i64) -> Result<i64, SqlError> {
     let statement = "SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT +?1)) + \

@@ -38,8 +38,27 @@ pub struct Listing {
     pub limit: usize,
     /// Those that begin so.
     pub prefix: String,
-    /// Only those where something is in doubt.
-    pub is_in_doubt: bool,
+    /// Only those that have something of this.
+    pub few: Option<Few>,
+}
+
+/// What few keys have anything of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Few {
+    /// Records in doubt.
+    InDoubt,
+    /// What was sent and refused for good.
+    Parked,
+}
+
+impl Few {
+    /// The table of a shard that has it, and the column.
+    pub(super) fn stored(self) -> (&'static str, &'static str) {
+        match self {
+            Self::InDoubt => ("doubts", "in_doubt"),
+            Self::Parked => ("refusals", "parked"),
+        }
+    }
 }
 
 /// A key, as it last told of itself.
@@ -61,6 +80,8 @@ pub struct Entry {
     pub oldest: Option<i64>,
     /// Of its records, those in doubt.
     pub in_doubt: i64,
+    /// Of what it has sent, what was refused for good.
+    pub parked: i64,
 }
 
 /// What one shard has of them.
@@ -75,7 +96,8 @@ pub struct Page {
 impl Entry {
     /// Reads a row of a shard.
     pub fn from_row(row: Row) -> Option<Self> {
-        let [key, created, seen, records, tombstones, bytes, oldest, in_doubt] = <[Value; 8]>::try_from(row).ok()?;
+        let [key, created, seen, records, tombstones, bytes, oldest, in_doubt, parked] =
+            <[Value; 9]>::try_from(row).ok()?;
         Some(Self {
             key: key.into_text()?,
             created: created.as_integer()?,
@@ -85,6 +107,7 @@ impl Entry {
             bytes: bytes.as_integer()?,
             oldest: oldest.as_integer(),
             in_doubt: in_doubt.as_integer()?,
+            parked: parked.as_integer()?,
         })
     }
 
@@ -96,6 +119,7 @@ impl Entry {
             .with("records", self.records)
             .with("tombstones", self.tombstones)
             .with("inDoubt", self.in_doubt)
+            .with("parked", self.parked)
             .with("bytes", self.bytes)
             .with("oldest", self.oldest)
             .end()
@@ -123,13 +147,14 @@ impl Listing {
         let after = query.take("after").map(cursor).transpose()?;
         let limit = query.integer("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
         let prefix = query.take("prefix").unwrap_or_default();
-        let is_in_doubt = match query.take("state").as_deref() {
-            None => false,
-            Some("in-doubt") => true,
-            Some(_) => return Err(Invalid::new("state is in-doubt")),
+        let few = match query.take("state").as_deref() {
+            None => None,
+            Some("in-doubt") => Some(Few::InDoubt),
+            Some("parked") => Some(Few::Parked),
+            Some(_) => return Err(Invalid::new("state is in-doubt or parked")),
         };
         query.end()?;
-        Ok(Self { order, after, limit, prefix, is_in_doubt })
+        Ok(Self { order, after, limit, prefix, few })
     }
 
     /// The number by which an entry has its place.

@@ -15,7 +15,7 @@ mod listing;
 mod shard;
 
 pub use forgets::{Coordinator, Job};
-pub use listing::{Listing, Page, merged};
+pub use listing::{Few, Listing, Page, merged};
 pub use shard::{Progress, Shard, Tried, Visit};
 
 use crate::message::Method;
@@ -44,6 +44,8 @@ pub struct Report {
     pub oldest: Option<i64>,
     /// Of its records, those in doubt.
     pub in_doubt: i64,
+    /// Of what it has sent, what was refused for good.
+    pub parked: i64,
     /// Whether it is to be listed; else it is taken out.
     pub is_listed: bool,
     /// As of which change of the key: for itself, to know what it has told.
@@ -53,15 +55,15 @@ pub struct Report {
 impl Report {
     /// What goes to the registry's object.
     pub fn to_row(&self) -> Row {
-        let Self { at, records, tombstones, bytes, oldest, in_doubt, is_listed, changes, .. } = *self;
-        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64, in_doubt].map(Value::from);
-        [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers).collect()
+        let Self { at, records, tombstones, bytes, oldest, in_doubt, parked, is_listed, changes, .. } = *self;
+        let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64, in_doubt, parked];
+        [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers.map(Value::from)).collect()
     }
 
     /// Reads what came from a key's object; `None`: it is of another build.
     pub fn from_row(row: Row) -> Option<Self> {
-        let [key, oldest, at, records, tombstones, bytes, is_listed, changes, in_doubt] =
-            <[Value; 9]>::try_from(row).ok()?;
+        let [key, oldest, at, records, tombstones, bytes, is_listed, changes, in_doubt, parked] =
+            <[Value; 10]>::try_from(row).ok()?;
         Some(Self {
             key: key.into_text()?,
             at: at.as_integer()?,
@@ -70,6 +72,7 @@ impl Report {
             bytes: bytes.as_integer()?,
             oldest: oldest.as_integer(),
             in_doubt: in_doubt.as_integer()?,
+            parked: parked.as_integer()?,
             is_listed: is_listed.as_integer()? == 1,
             changes: u64::try_from(changes.as_integer()?).ok()?,
         })
@@ -119,6 +122,7 @@ mod tests {
             bytes: 4,
             oldest: None,
             in_doubt: 6,
+            parked: 7,
             is_listed: true,
             changes: 5,
         };

@@ -7,7 +7,7 @@
 //! - Of a job each key is counted once, whoever visits it again after a crash: where a visit began is compared before it counts.
 //! - A key that can't be visited holds up no other. It is tried again until it can.
 
-use super::listing::{Listing, Order};
+use super::listing::{Few, Listing, Order};
 use super::{Report, SHARDS};
 use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
 use sha2::{Digest, Sha256};
@@ -34,6 +34,11 @@ const ADDED_SINCE: [&str; 2] = [
     "CREATE TABLE doubts (key TEXT PRIMARY KEY, in_doubt INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     // Whichever build takes a key out: its name may be a person's. It comes last.
     "CREATE TRIGGER doubts_gone AFTER DELETE ON keys BEGIN DELETE FROM doubts WHERE key = old.key; END",
+];
+/// And of those that have that too: the same of what was refused for good.
+const ADDED_LAST: [&str; 2] = [
+    "CREATE TABLE refusals (key TEXT PRIMARY KEY, parked INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TRIGGER refusals_gone AFTER DELETE ON keys BEGIN DELETE FROM refusals WHERE key = old.key; END",
 ];
 /// So long after a key was taken out, a report of before may still come.
 const LATE_MS_MAX: i64 = 3_600_000;
@@ -143,7 +148,7 @@ impl<'a> Shard<'a> {
     /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `None`: the key has told
     /// by a later clock, and is listed though it is gone, or is not though it is there. `now_ms`: the wall clock.
     pub fn report(&self, report: &Report, now_ms: i64) -> Result<Option<i64>, SqlError> {
-        let Report { at, records, tombstones, bytes, oldest, in_doubt, .. } = *report;
+        let Report { at, records, tombstones, bytes, oldest, in_doubt, parked, .. } = *report;
         let key = Value::from(report.key.as_str());
         let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
         atomically(self.sql, || {
@@ -158,15 +163,8 @@ impl<'a> Shard<'a> {
                 let arguments: Vec<Value> =
                     [key.clone()].into_iter().chain(numbers).chain([oldest.into(), hash]).collect();
                 self.sql.exec(statement, &arguments)?;
-                if in_doubt > 0 {
-                    let statement = "INSERT INTO doubts SELECT key, ?3 FROM keys WHERE key = ?1 AND seen_ms = ?2 \
-                         ON CONFLICT (key) DO UPDATE SET in_doubt = ?3 WHERE in_doubt <> ?3";
-                    self.sql.exec(statement, &[key.clone(), at.into(), in_doubt.into()])?;
-                } else {
-                    let statement = "DELETE FROM doubts WHERE key = ?1 \
-                         AND EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1 AND seen_ms = ?2)";
-                    self.sql.exec(statement, &[key.clone(), at.into()])?;
-                }
+                self.put(Few::InDoubt, &key, at, in_doubt)?;
+                self.put(Few::Parked, &key, at, parked)?;
             } else {
                 let statement = "INSERT INTO gone VALUES (?1, ?2, ?3) \
                      ON CONFLICT (hash) DO UPDATE SET at_ms = ?2, seen_ms = max(seen_ms, ?3)";
@@ -187,6 +185,23 @@ impl<'a> Shard<'a> {
         })
     }
 
+    /// Keeps what a key has told at an instant, if that is the last that it told.
+    fn put(&self, few: Few, key: &Value, at: i64, count: i64) -> Result<(), SqlError> {
+        let (table, column) = few.stored();
+        if count > 0 {
+            let statement = format!(
+                "INSERT INTO {table} SELECT key, ?3 FROM keys WHERE key = ?1 AND seen_ms = ?2 \
+                 ON CONFLICT (key) DO UPDATE SET {column} = ?3 WHERE {column} <> ?3"
+            );
+            self.sql.exec(&statement, &[key.clone(), at.into(), count.into()]).map(drop)
+        } else {
+            let statement = format!(
+                "DELETE FROM {table} WHERE key = ?1 AND EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1 AND seen_ms = ?2)"
+            );
+            self.sql.exec(&statement, &[key.clone(), at.into()]).map(drop)
+        }
+    }
+
     /// How many keys there are with that prefix; the first of those that are asked for, and one more.
     pub fn list(&self, listing: &Listing) -> Result<(i64, Vec<Row>), SqlError> {
         if !self.check()? {
@@ -203,11 +218,9 @@ impl<'a> Shard<'a> {
             Order::Heaviest => "bytes",
             Order::Name => "0",
         };
-        // Few keys have something in doubt: these are looked up, and put in order.
-        let (of, from) = match listing.is_in_doubt {
-            true => ("doubts", "doubts CROSS JOIN keys USING (key)"),
-            false => ("keys", "keys LEFT JOIN doubts USING (key)"),
-        };
+        // Those that few keys are of are looked up, and put in order.
+        let of = listing.few.map_or("keys", |few| few.stored().0);
+        let from = if listing.few.is_some() { format!("{of} CROSS JOIN keys USING (key)") } else { of.to_owned() };
         // The first condition is what an index can seek by.
         let (after, order) = match listing.order {
             Order::Name => ("key > ?2 AND ?1 = ?1".to_owned(), "key".to_owned()),
@@ -216,8 +229,9 @@ impl<'a> Shard<'a> {
         let end = end_of(&listing.prefix);
         let within = if end.is_some() { "key >= ?3 AND key < ?4" } else { "key >= ?3 AND ?4 IS NULL" };
         let statement = format!(
-            "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms, coalesce(in_doubt, 0) FROM {from} \
-             WHERE {after} AND {within} ORDER BY {order} LIMIT +?5"
+            "SELECT key, created_ms, seen_ms, records, tombstones, bytes, oldest_ms, \
+             coalesce((SELECT in_doubt FROM doubts WHERE doubts.key = keys.key), 0), \
+             coalesce((SELECT parked FROM refusals WHERE refusals.key = keys.key), 0) FROM {from} WHERE {after} AND {within} ORDER BY {order} LIMIT +?5"
         );
         let prefix = [Value::from(listing.prefix.as_str()), end.clone().into()];
         let arguments =
@@ -352,7 +366,10 @@ impl<'a> Shard<'a> {
         if !self.has("undone_key")? {
             ADDED.into_iter().try_for_each(run)?;
         }
-        if self.has("doubts_gone")? { Ok(()) } else { ADDED_SINCE.into_iter().try_for_each(run) }
+        if !self.has("doubts_gone")? {
+            ADDED_SINCE.into_iter().try_for_each(run)?;
+        }
+        if self.has("refusals_gone")? { Ok(()) } else { ADDED_LAST.into_iter().try_for_each(run) }
     }
 
     /// Whether there is a table or an index of that name.

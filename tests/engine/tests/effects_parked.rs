@@ -1,0 +1,74 @@
+//! Who runs a service hears at which keys something that they have sent was refused for good, and how much.
+
+use semel_support::carrying::{delivered, drained, heard, mended, sent, told, transfer, two};
+use semel_support::{Bank, World};
+use serde_json::Value;
+
+/// How many are parked, as the registry is told as soon as it may be: sooner than anything leaves.
+#[track_caller]
+fn told_soon(alice: &mut World<Bank>) -> i64 {
+    let at_ms = alice.wakes_at().expect("it has something to tell");
+    assert!(at_ms <= alice.wall_ms + 60_000, "it is woken for what leaves");
+    alice.tells().parked
+}
+
+/// The id of the first that is parked.
+fn first_of(effects: &Value) -> &str {
+    effects["parked"][0]["id"].as_str().expect("an id")
+}
+
+#[test]
+fn what_is_parked_without_a_request_is_told_and_so_is_that_it_was_mended() {
+    let (mut alice, mut bob) = two();
+    for n in 1..=2 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
+    }
+    assert_eq!(told_soon(&mut alice), 0);
+    assert_eq!(alice.report(), Ok(None), "nothing is left to tell");
+    bob.handler.refuses.set(true);
+    drained(&mut alice, &mut bob);
+    assert_eq!(told_soon(&mut alice), 2);
+    assert_eq!(alice.report(), Ok(None), "and again nothing");
+    let effects = told(&mut alice);
+    mended(&mut alice, "m", &format!("{}/drop", first_of(&effects))).is_executed(200);
+    assert_eq!(told_soon(&mut alice), 1);
+}
+
+#[test]
+fn an_object_that_dies_before_it_tells_leaves_that_to_the_one_that_its_alarm_starts() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t", &["bob"], 5));
+    alice.tells();
+    bob.handler.refuses.set(true);
+    drained(&mut alice, &mut bob);
+    alice.restart();
+    alice.wake().expect("storage");
+    let report = alice.report().expect("storage").expect("a report");
+    assert_eq!(report.parked, 1);
+}
+
+#[test]
+fn what_is_parked_is_told_whichever_statement_fails_meanwhile() {
+    let (mut failures, mut parked) = (0_u64, 0_i64);
+    loop {
+        let (mut alice, mut bob, late) = sent();
+        alice.tells();
+        bob.handler.refuses.set(true);
+        let reply = delivered(&mut bob, &late);
+        alice.database.fail(failures);
+        alice.sent(&late, heard(&reply));
+        let has_failed = !alice.database.awaits_fault();
+        alice.database.calm();
+        let is_parked = alice.database.number("SELECT count(*) FROM semel_effects_parked");
+        assert!(is_parked == 0 || told_soon(&mut alice) == 1, "the statement {failures} has failed");
+        if !has_failed {
+            break;
+        }
+        parked += is_parked;
+        failures += 1;
+    }
+    assert!(
+        0 < parked && parked.unsigned_abs() < failures,
+        "some fail before it is parked, and some after: {parked} of {failures}"
+    );
+}
