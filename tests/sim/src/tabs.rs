@@ -193,8 +193,9 @@ impl Sim {
     fn look_for_overdue(&mut self, tab: usize, number: usize) -> Result<(), Violation> {
         let callers = self.tabs[tab].callers.get(&number).into_iter().flatten();
         let Some(until_ms) = callers.filter_map(|caller| caller.until_ms).min() else { return Ok(()) };
-        if self.tabs[tab].wakes_ms.is_some_and(|wakes_ms| wakes_ms <= self.now_ms) {
-            // It has thawed, and what wakes it comes in this very moment.
+        let Tab { wakes_ms, frozen_until_ms, .. } = self.tabs[tab];
+        if frozen_until_ms == self.now_ms || wakes_ms.is_some_and(|wakes_ms| wakes_ms <= self.now_ms) {
+            // It has thawed, and what wakes it, or hands over the answer that came meanwhile, comes in this very moment.
             self.push(self.now_ms + 1, Event::In(tab, Happening::Overdue(number)));
             return Ok(());
         }
