@@ -99,6 +99,11 @@ pub const LIES: &[Lie] = &[
     lie("together-poisoned", "TogetherDeposit", Told::Nothing("poisoned")),
     lie("together-not-run", "TogetherCancel", Told::Words(&[("\"state\":\"executed\"", "\"state\":\"cancelled\"")])),
     lie("together-read-ahead", "TogetherRead", OTHER_COUNT),
+    lie("together-yes", "TogetherDeposit", Told::Words(&[("\"executed\":\"no\"", "\"executed\":\"yes\"")])),
+    lie("together-no", "TogetherDeposit", Told::Words(&[("\"executed\":\"yes\"", "\"executed\":\"no\"")])),
+    lie("together-expired", "TogetherDeposit", Told::Code("rolled-back", "attempt-expired")),
+    lie("together-never", "TogetherDeposit", NOT_AGAIN),
+    lie("together-stranger-told", "TogetherOther", Told::Done("", "replayed", "{}")),
 ];
 
 impl Lie {

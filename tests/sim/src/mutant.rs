@@ -69,6 +69,8 @@ twins! {
     GroupKept = "group-kept",
     /// What is committed together is worked in another order than it came in.
     GroupOrder = "group-order",
+    /// What is committed together is as of when the commit before it began.
+    GroupOldClock = "group-old-clock",
     /// Answers leave when their turn is over, before its commit is.
     GroupEarlyAnswer = "group-early-answer",
     /// Where requests are sent nobody knows what was made.

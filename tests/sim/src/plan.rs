@@ -412,6 +412,11 @@ pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000
 }
 
+/// The seed of what was added to that run since, likewise.
+pub(crate) fn of_deadlines(seed: u64) -> u64 {
+    !of_together(seed) ^ 0x0DEA_D11E_0000_0000
+}
+
 fn administrations_of(seed: u64) -> usize {
     let mut rng = Rng::with_seed(!of_administering(seed));
     if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=6) }

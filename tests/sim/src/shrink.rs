@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 41] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 42] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -79,17 +79,19 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.lose_answers,
         |plan| &mut plan.together.repeat,
         |plan| &mut plan.together.gather,
+        |plan| &mut plan.together.deadlines,
         |plan| &mut plan.together.troubles,
         |plan| &mut plan.together.crash,
         |plan| &mut plan.together.fail,
         |plan| &mut plan.together.full,
         |plan| &mut plan.together.fail_commits,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 40] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 41] = [
         // First: where a run of the outbox fails, they go in a few tries.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
         |plan| &mut plan.together.ends,
+        |plan| &mut plan.together.others,
         |plan| &mut plan.effects.transfers,
         |plan| &mut plan.effects.ends,
         |plan| &mut plan.effects.renewals,

@@ -6,7 +6,8 @@
 //!   The engine is asked for all of that at once; where it can't be, for one by one.
 //! - As in `gathering.js`, what has come to a Worker together comes in one call, and is not parted; but where one of it may have ended the object before, each is
 //!   asked for by itself.
-//! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, and nobody else is in its commit.
+//! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, which takes its time, and nobody else is in
+//!   its commit.
 //! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
 //!   statements, and takes all with it that is not committed, and all that waits.
 
@@ -122,16 +123,36 @@ impl Run {
     /// Of one alone.
     fn work_alone(&mut self, one: Vec<Rc<Asked>>) -> Result<(), Violation> {
         self.object.taken = Taken::Now;
-        let Some(asked) = one.first() else { return Ok(()) };
+        let Some(asked) = one.into_iter().next() else { return Ok(()) };
         self.object.world.wall_ms = START_MS + self.now_ms;
         self.break_database(STATEMENTS_MAX);
+        self.object.world.database.hold();
         self.object.world.start(&asked.call);
         if self.object.world.database.has_crashed() {
             return self.end_object("as it counts a start");
         }
         self.object.world.database.calm();
+        let (life, most_ms) = (self.object.life, self.commit_ms_max());
+        self.later(most_ms, Event::Started(life, asked));
+        Ok(())
+    }
+
+    /// The start of one alone is durable.
+    pub(super) fn started(&mut self, life: u32, asked: Rc<Asked>) -> Result<(), Violation> {
+        if life != self.object.life {
+            return Ok(());
+        }
+        if self.happens_often(self.options.fail_commits) {
+            return self.end_object("as the commit of a start fails");
+        }
+        self.object.world.database.release();
+        self.object.world.wall_ms = START_MS + self.now_ms;
         self.object.world.started(&asked.call);
-        self.work(one)
+        self.work(vec![asked])
+    }
+
+    fn commit_ms_max(&self) -> i64 {
+        if self.is_calm { COMMIT_MS_MAX } else { self.options.commit_ms_max }
     }
 
     /// One turn, and its commit, which takes its time.
@@ -143,7 +164,10 @@ impl Run {
         if self.is_twin(Twin::GroupOrder) {
             group.reverse();
         }
-        self.object.world.wall_ms = START_MS + self.now_ms;
+        if !self.is_twin(Twin::GroupOldClock) || many == 1 {
+            self.object.world.wall_ms = START_MS + self.now_ms;
+        }
+        group.iter().for_each(|asked| asked.turn_ms.set(self.now_ms));
         self.object.world.database.hold();
         let mut replies = None;
         if many > 1 {
@@ -158,8 +182,7 @@ impl Run {
                 return Ok(());
             }
         }
-        let life = self.object.life;
-        let most_ms = if self.is_calm { COMMIT_MS_MAX } else { self.options.commit_ms_max };
+        let (life, most_ms) = (self.object.life, self.commit_ms_max());
         self.later(most_ms, Event::Durable(life));
         Ok(())
     }

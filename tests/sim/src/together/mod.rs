@@ -1,7 +1,8 @@
 //! Requests that are committed together: a run of its own, on one key whose commits take their time.
 //!
 //! What comes to the key while a commit is under way is in the next one, all in one turn, and callers by hand ask until they have an answer for
-//! good. A handler, a statement or a commit fails, or the object ends, at any place of a group.
+//! good. A handler, a statement or a commit fails, or the object ends, at any place of a group. Some attempts have a deadline, and some ids are used again
+//! for something else.
 //!
 //! - [`run`]: one queue of events in the order of time, and who asks for what; [`options`]: what a seed asks for
 //! - [`host`]: the object, as `turns.js` and `host.js` have it: whose turn it is, what is committed together, and when answers leave

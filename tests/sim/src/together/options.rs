@@ -25,6 +25,10 @@ pub struct Options {
     pub repeat: u32,
     /// The share of messages that go to the key with those that come to its Worker in the same moment, in percent.
     pub gather: u32,
+    /// The share of wishes whose attempts have a deadline, in percent.
+    pub deadlines: u32,
+    /// How often somebody uses an id once more, with another payload or as somebody else.
+    pub others: usize,
     /// The share of wishes at which something goes wrong in the handler, in percent.
     pub troubles: u32,
     /// The share of calls in which the object ends, in percent.
@@ -47,6 +51,8 @@ impl Options {
         let (lose_answers, repeat, troubles, ends, give_up) = (some(40), some(40), some(60), some(3), some(40));
         let (crash, fail, full, fail_commits) = (some(4), some(30), some(3), some(15));
         let gather = Rng::with_seed(crate::plan::of_together(!seed)).u32(0..2) * 70;
+        let mut more = Rng::with_seed(crate::plan::of_deadlines(seed));
+        let (deadlines, others) = (more.u32(0..3) * 40, more.usize(0..6));
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
@@ -58,6 +64,8 @@ impl Options {
             lose_answers,
             repeat,
             gather,
+            deadlines,
+            others,
             troubles,
             crash,
             fail,

@@ -5,7 +5,7 @@
 //! - Of what came to the same object, what has no turn of its own takes effect in the order in which it came, whatever became of the others.
 //!   An answer leaves once its effect is durable.
 
-use super::run::{Asked, Errand, KEY};
+use super::run::{Asked, Errand, KEY, STRANGER};
 use crate::deposits::outcome;
 use crate::oracle::history::History;
 use crate::oracle::{Violation, violation};
@@ -41,7 +41,7 @@ pub struct Oracle {
     /// The last that this object has worked of what had it not to itself.
     latest: u64,
     /// Of these it was said that they never run.
-    cancelled: BTreeSet<usize>,
+    never: BTreeSet<usize>,
     history: History,
     pub seen: BTreeSet<String>,
 }
@@ -52,6 +52,7 @@ impl Oracle {
         match errand {
             Errand::Deposit | Errand::Cancel => self.history.deposits(number, KEY),
             Errand::Read => self.history.reads(number, KEY),
+            Errand::Other => {}
         }
     }
 
@@ -62,6 +63,11 @@ impl Oracle {
 
     /// A commit is durable, and these effects with it.
     pub fn committed(&mut self, dealt: &[Dealt], effects: &[Effect]) -> Result<(), Violation> {
+        let is_late =
+            |Asked { deadline_ms, turn_ms, .. }: &Asked| deadline_ms.is_some_and(|by_ms| by_ms < turn_ms.get());
+        if let Some(late) = dealt.iter().find(|dealt| dealt.is(Errand::Deposit, "executed") && is_late(&dealt.asked)) {
+            return violation("late", format!("{} ran past its deadline", late.asked.line()));
+        }
         let mut in_order: Vec<&Dealt> = dealt.iter().collect();
         in_order.sort_by_key(|dealt| dealt.asked.arrived.get());
         let executed = in_order.iter().filter(|dealt| dealt.is(Errand::Deposit, "executed"));
@@ -79,7 +85,7 @@ impl Oracle {
         if let Some(again) = expected.iter().find(|number| self.durable.contains(number)) {
             return violation("twice", format!("{again} ran again"));
         }
-        if let Some(never) = self.cancelled.iter().find(|number| expected.contains(&number.to_string())) {
+        if let Some(never) = self.never.iter().find(|number| expected.contains(&number.to_string())) {
             return violation("never", format!("{never} ran, of which it was said that it never will"));
         }
         for dealt in in_order.iter().filter(|dealt| !dealt.is_alone) {
@@ -133,15 +139,42 @@ impl Oracle {
                 )
             }
             (Errand::Cancel, "executed" | "replayed") if reply.body().starts_with(b"{\"state\":\"cancelled\"") => {
-                self.cancelled.insert(asked.number);
+                self.never.insert(asked.number);
                 if has_run { violation("lie", format!("{} ran", asked.line())) } else { Ok(()) }
             }
             (Errand::Deposit, "poisoned") if has_run => violation("lie", format!("{} ran", asked.line())),
+            (Errand::Deposit, "attempt-expired")
+                if asked.deadline_ms.is_none_or(|by_ms| by_ms >= asked.turn_ms.get()) =>
+            {
+                violation("late", format!("{} was in time, and was told {code}", asked.line()))
+            }
+            (Errand::Deposit, _) if reply.field("retry") == "never" => self.told_for_good(asked, reply, has_run),
+            (Errand::Other, "fingerprint-mismatch" | "unavailable") => Ok(()),
+            (Errand::Other, "acknowledged") if asked.call.principal() != STRANGER => Ok(()),
+            (Errand::Other, _) => violation("stranger", format!("{} was told {code}", asked.line())),
             (Errand::Read, "read") if reply.json()["count"].as_i64() > Some(self.durable()) => {
                 violation("early", format!("{} was told of what was not durable", asked.line()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Somebody is told that there will be no outcome, and whether there was one.
+    fn told_for_good(&mut self, asked: &Asked, reply: &Reply, has_run: bool) -> Result<(), Violation> {
+        let executed = reply.field("executed");
+        let is_so = match executed.as_str() {
+            "no" => {
+                self.never.insert(asked.number);
+                !has_run
+            }
+            "yes" => has_run,
+            _ => true,
+        };
+        if is_so {
+            return Ok(());
+        }
+        let code = reply.only("semel-status");
+        violation("lie", format!("{} was told {code}, {executed}, and has run: {has_run}", asked.line()))
     }
 
     /// Somebody has an answer.

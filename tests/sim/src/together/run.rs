@@ -16,19 +16,23 @@ use crate::plan::Plan;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
 use fastrand::Rng;
-use semel_support::{Call, Reply, START_S, get, post};
+use semel_support::{Call, Reply, START_MS, START_S, get, post};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The key.
 pub const KEY: &str = "keys/0";
+/// Somebody who has not asked for what is asked for.
+pub const STRANGER: &str = "mallory";
 const PATH: &str = "/keys/0/deposits";
 const CANCEL: &str = "/semel/v1/keys/keys%2F0/cancel";
 /// The numbers of reads begin here.
 const READS: usize = 1_000;
 /// The longest way of a message.
 const WAY_MS_MAX: i64 = 50;
+/// The longest that an attempt may wait for its turn, where it has a deadline; while there are faults, a quarter of that.
+const DATED_MS_MAX: i64 = 4_000;
 /// The pause between two attempts is doubled so often.
 const DOUBLED_MAX: u32 = 4;
 /// A run that has not come to rest so long after the faults ended never will.
@@ -40,6 +44,8 @@ pub enum Errand {
     Deposit,
     Cancel,
     Read,
+    /// The id of what somebody had is used once more, with another payload or as somebody else.
+    Other,
 }
 
 /// A message.
@@ -48,8 +54,12 @@ pub struct Asked {
     pub number: usize,
     pub errand: Errand,
     pub call: Call,
+    /// No attempt begins past this, in ms of the run.
+    pub deadline_ms: Option<i64>,
     /// Which it is of those that arrived, counted from 1.
     pub arrived: Cell<u64>,
+    /// When its turn came.
+    pub turn_ms: Cell<i64>,
 }
 
 impl Asked {
@@ -73,6 +83,10 @@ pub enum Event {
     Told(Rc<Asked>, Box<Reply>),
     /// The commit that is under way is over.
     Durable(u32),
+    /// That something starts is durable: it has its turn.
+    Started(u32, Rc<Asked>),
+    /// Somebody uses an id that was used.
+    Other,
     /// The object ends.
     End,
     Calm,
@@ -88,6 +102,10 @@ struct Wish {
     is_done: bool,
     /// Whose outcome is to be acknowledged with the next message.
     acknowledges: bool,
+    /// Whether each attempt has a deadline.
+    is_dated: bool,
+    /// Whether somebody has its outcome.
+    has_outcome: bool,
 }
 
 /// The run.
@@ -107,6 +125,8 @@ pub struct Run {
     gathered: Vec<Rc<Asked>>,
     /// What is decided of them; apart, so that runs without them are as they were.
     gathers: Rng,
+    /// And of deadlines, and ids that are used again.
+    dates: Rng,
     pub(super) is_calm: bool,
     pub(super) oracle: Oracle,
     pub trace: Option<Vec<String>>,
@@ -128,6 +148,7 @@ impl Run {
             acks: Vec::new(),
             gathered: Vec::new(),
             gathers: Rng::with_seed(crate::plan::of_together(!plan.seed)),
+            dates: Rng::with_seed(!crate::plan::of_deadlines(plan.seed)),
             is_calm: false,
             oracle: Oracle::default(),
             trace: is_traced.then(Vec::new),
@@ -154,11 +175,12 @@ impl Run {
     }
 
     fn set_up(&mut self) {
-        let Options { busy_ms, wishes, reads, ends, .. } = self.options;
+        let Options { busy_ms, wishes, reads, ends, deadlines, others, .. } = self.options;
         for number in 0..wishes {
             let at_ms = self.rng.i64(0..busy_ms);
             let first_sent_s = (self.rng.u32(0..4) > 0).then_some(START_S + at_ms.div_euclid(1000));
-            self.wishes.push(Wish { first_sent_s, acknowledges: self.rng.bool(), ..Wish::default() });
+            let is_dated = self.dates.u32(0..100) < deadlines;
+            self.wishes.push(Wish { first_sent_s, acknowledges: self.rng.bool(), is_dated, ..Wish::default() });
             self.decide_trouble(number);
             self.push(at_ms, Event::Ask(number));
             if self.rng.u32(0..100) < self.options.give_up {
@@ -173,6 +195,10 @@ impl Run {
         for _ in 0..ends {
             let at_ms = self.rng.i64(0..busy_ms * 2);
             self.push(at_ms, Event::End);
+        }
+        for _ in 0..if wishes > 0 { others } else { 0 } {
+            let at_ms = self.dates.i64(0..busy_ms * 2);
+            self.push(at_ms, Event::Other);
         }
         self.push(busy_ms * 2 + 1, Event::Calm);
     }
@@ -193,7 +219,7 @@ impl Run {
             Event::GiveUp(number) => self.wishes[number].is_given_up = true,
             Event::Read(number) => {
                 self.oracle.wished(number, Errand::Read);
-                self.post(number, Errand::Read, get(PATH));
+                self.post((number, Errand::Read, None), get(PATH));
             }
             Event::Gathered => {
                 let all = std::mem::take(&mut self.gathered);
@@ -208,6 +234,8 @@ impl Run {
             }
             Event::Told(asked, reply) => self.hear(&asked, &reply),
             Event::Durable(life) => self.durable(life)?,
+            Event::Started(life, asked) => self.started(life, asked)?,
+            Event::Other => self.use_again(),
             Event::End => self.end()?,
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
@@ -221,7 +249,7 @@ impl Run {
 
     /// Somebody wants something, until there is an answer.
     fn ask(&mut self, number: usize) {
-        let Wish { first_sent_s, attempts, is_given_up, is_done, .. } = &mut self.wishes[number];
+        let Wish { first_sent_s, attempts, is_given_up, is_done, is_dated, .. } = &mut self.wishes[number];
         if *is_done {
             return;
         }
@@ -239,25 +267,47 @@ impl Run {
         } else {
             (Errand::Deposit, post(PATH).id(&id_of(number)).body(number.to_string()))
         };
+        let mut deadline_ms = None;
+        if *is_dated && errand == Errand::Deposit {
+            let most_ms = if self.is_calm { DATED_MS_MAX } else { self.dates.i64(1..=DATED_MS_MAX / 4) };
+            let at_ms = *deadline_ms.insert(self.now_ms + most_ms);
+            call = call.deadline_ms(START_MS + at_ms);
+        }
         if let Some(first_sent_s) = first_sent_s {
             call = call.first_sent_s(*first_sent_s);
         }
-        self.post(number, errand, call);
+        self.post((number, errand, deadline_ms), call);
         let pause_ms = pause_ms + self.rng.i64(0..=pause_ms);
         self.push(self.now_ms + pause_ms, Event::Ask(number));
     }
 
-    /// A message goes on its way to the key, perhaps twice.
-    fn post(&mut self, number: usize, errand: Errand, call: Call) {
-        let call = self.acks.drain(..).fold(call, |call, id| call.ack(&id));
-        if self.happens_often(self.options.repeat) {
-            self.send(number, errand, call.clone());
+    /// Somebody uses an id that has its outcome, for something else or as somebody else.
+    fn use_again(&mut self) {
+        let used: Vec<_> = (0..self.wishes.len()).filter(|number| self.wishes[*number].has_outcome).collect();
+        if used.is_empty() {
+            return;
         }
-        self.send(number, errand, call);
+        let number = used[self.dates.usize(0..used.len())];
+        let call = post(PATH).id(&id_of(number));
+        let is_stranger = self.dates.bool();
+        let call = if is_stranger { call.by(STRANGER).body(number.to_string()) } else { call.body("something else") };
+        let first_sent_s = self.wishes[number].first_sent_s;
+        let call = first_sent_s.map_or_else(|| call.clone(), |first_sent_s| call.clone().first_sent_s(first_sent_s));
+        self.send((number, Errand::Other, None), call);
     }
 
-    fn send(&mut self, number: usize, errand: Errand, call: Call) {
-        let asked = Rc::new(Asked { number, errand, call, arrived: Cell::new(0) });
+    /// A message goes on its way to the key, perhaps twice.
+    fn post(&mut self, which: (usize, Errand, Option<i64>), call: Call) {
+        let call = self.acks.drain(..).fold(call, |call, id| call.ack(&id));
+        if self.happens_often(self.options.repeat) {
+            self.send(which, call.clone());
+        }
+        self.send(which, call);
+    }
+
+    fn send(&mut self, (number, errand, deadline_ms): (usize, Errand, Option<i64>), call: Call) {
+        let (arrived, turn_ms) = (Cell::new(0), Cell::new(0));
+        let asked = Rc::new(Asked { number, errand, call, deadline_ms, arrived, turn_ms });
         // What reads goes by itself.
         if errand == Errand::Read || self.gathers.u32(0..100) >= self.options.gather {
             return self.send_alone(asked);
@@ -285,10 +335,14 @@ impl Run {
     /// An answer arrives at who asked.
     fn hear(&mut self, asked: &Asked, reply: &Reply) {
         let is_outcome = matches!(reply.only("semel-status"), "executed" | "replayed" | "read");
+        if asked.errand == Errand::Other {
+            return;
+        }
         if is_outcome && asked.errand != Errand::Cancel {
             self.oracle.heard(asked.number, reply);
         }
         let Some(wish) = self.wishes.get_mut(asked.number) else { return };
+        wish.has_outcome |= is_outcome && asked.errand == Errand::Deposit;
         if (is_outcome || reply.field("retry") == "never")
             && !std::mem::replace(&mut wish.is_done, true)
             && wish.acknowledges
