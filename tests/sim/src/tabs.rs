@@ -229,6 +229,13 @@ impl Sim {
                     let number = self.number_of(tab, ticket);
                     self.note(|| format!("tab-{tab}: {number} pauses, {}", failure.code));
                     self.oracle.paused(number, failure.executed)?;
+                    let Wish { is_disputed, is_lost, .. } = *self.oracle.of(number);
+                    if failure.code == "fingerprint-mismatch" && is_disputed && is_lost {
+                        // The store was lost between the call and its row, and with it what would have refused another payload there.
+                        self.oracle.see("id: another payload is refused by the key, and given up");
+                        self.push(self.now_ms, Event::In(tab, Happening::GiveUp(number)));
+                        continue;
+                    }
                     if !matches!(failure.code.as_str(), "unauthorized" | "forbidden") {
                         return violation("answer", format!("{number} paused: {failure:?}"));
                     }

@@ -97,8 +97,8 @@ impl Oracle {
             // It counts as new, for the handler as well.
             story.panics = 0;
         }
-        // What is acknowledged may leave at once.
-        let state = if story.kept_ms.is_some() { "acknowledged" } else { row.state };
+        // What is acknowledged may leave at once. What expires was not; an acknowledgement is of a row before it, whose id was new again.
+        let state = if story.kept_ms.is_some() && row.state != "expired" { "acknowledged" } else { row.state };
         let is_right = match state {
             "suspect" => is_passed || exchange.letter.message.own_id().as_deref() == Some(id),
             "cancelled" if first_sent_s.is_none() => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
