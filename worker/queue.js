@@ -4,9 +4,11 @@
 // - A message is acknowledged once its outcome is recorded, or once a dead letter holds it: never before, and each by itself.
 // - Its id is the same at each delivery, and so is what it asks for.
 // - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
+// - Every wait has a deadline: where one message were waited for without end, the platform would end the batch, and deliver all of it again.
 // - A letter says that its message never runs, by `retry` "never", only where its key has that recorded: the acknowledgement may be lost, and a later
 //   delivery come. So what may yet pass is cancelled before its letter is sent; but for an id of one's own, under which it can be put in again.
 
+import { within } from "./chores.js";
 import { jsonOf } from "./json.js";
 import { note } from "./module.js";
 import { asMessage } from "./router.js";
@@ -15,7 +17,7 @@ import { asMessage } from "./router.js";
 const UNDER_WAY_MAX = 16;
 /** The handler fails at each delivery: at this one it is given up. Queues deliver four times, unless told otherwise. */
 const DELIVERIES = 3;
-/** How long to wait for an answer, and, where it says nothing of it, until the next delivery: an interval that does not grow. */
+/** How long to wait for an answer or a letter, and, where it says nothing of it, until the next delivery: an interval that does not grow. */
 const WAIT_SECONDS = 20;
 const RETRY_SECONDS = 5;
 /** So much of what an answer says is in a letter, which may have 128 kB with its message. */
@@ -40,18 +42,18 @@ export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTER
 }
 
 async function consume(message, { queue, env, asked, isNamed, letters, deliveries, retries }) {
+  const tell = (reason) => note("warn", `a message of the queue ${queue} is a dead letter: ${JSON.stringify({ message: message.id, ...reason })}`);
   try {
     // Without a letter it is delivered again, and may pass.
     const cancels = letters !== undefined && !isNamed;
-    const reason = await reasonOf(message, env, asked, { cancels, deliveries, retries });
+    const reason = await reasonOf(message, env, asked, { cancels, deliveries, retries, tell });
     if (reason === undefined) return message.ack();
     if (reason.retrySeconds !== undefined) return message.retry({ delaySeconds: reason.retrySeconds });
     // What a handler has answered is in the letter alone: no body is in the log.
-    const told = reason.code === "refused" ? { ...reason, detail: undefined } : reason;
-    note("warn", `a message of the queue ${queue} is a dead letter: ${JSON.stringify({ message: message.id, ...told })}`);
+    tell(reason.code === "refused" ? { ...reason, detail: undefined } : reason);
     // Without a queue for it the platform's own takes it in the end, without the reason.
     if (letters === undefined) return message.retry({ delaySeconds: RETRY_SECONDS });
-    await send(letters, { queue, id: message.id, timestamp: message.timestamp.getTime(), attempts: message.attempts, reason, body: message.body });
+    await within(WAIT_SECONDS * 1_000, send(letters, { queue, id: message.id, timestamp: message.timestamp.getTime(), attempts: message.attempts, reason, body: message.body }));
     message.ack();
   } catch (error) {
     note("error", `a message of the queue ${queue} could not be consumed: ${error}`);
@@ -60,7 +62,7 @@ async function consume(message, { queue, env, asked, isNamed, letters, deliverie
 }
 
 /** Why a message is a dead letter, or in how many seconds it is to be delivered again; undefined: it has had its effect. */
-async function reasonOf(message, env, asked, { cancels, deliveries, retries }) {
+async function reasonOf(message, env, asked, { cancels, deliveries, retries, tell }) {
   let request;
   try {
     request = asked(message);
@@ -82,6 +84,8 @@ async function reasonOf(message, env, asked, { cancels, deliveries, retries }) {
   // What no key was asked for can't be cancelled at any, and another's id is not this message's to cancel.
   const mayRun = executed === "no" && retry !== "never" && code !== "fingerprint-mismatch" && key !== null;
   if (!cancels || !mayRun) return reason;
+  // Should nobody hear that it is cancelled, the next delivery is told no more than that.
+  tell(reason);
   const { state, outcome, retry: again } = await cancelled(message, key, env);
   if (state === "cancelled") return { ...reason, retry: "never" };
   // Another delivery came before.

@@ -118,6 +118,13 @@ test("where nobody hears that a message is cancelled, there is no letter yet, bu
   assert.deepEqual([said(letter()), (await sales("unheard")).length], [["cancelled", "no", "never"], 1]);
 });
 
+test("why a message is given up is in the log before it is cancelled: where nobody hears of that, its letter says no more than that it was", LIMIT, async () => {
+  const message = sale("unheard", "nowhere", { does: "unknown" });
+  for (const [attempts, again] of [[1, { [message.id]: 5 }], [2, {}]]) assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts }])).again, again);
+  assert.deepEqual(said(letter()), ["cancelled", "no", "never"]);
+  await server.line(new RegExp(`a dead letter: .*${message.id}.*not-found`));
+});
+
 test("a message that another delivery has executed meanwhile is acknowledged, or a letter that says so", LIMIT, async () => {
   const [fine, refused] = [sale("raced", "fine", { does: "waits" }), sale("raced-too", "refused", { does: "waits-and-refuses" })];
   assert.deepEqual((await deliver(server, "raced", [{ ...fine, attempts: 3 }])).acknowledged, [fine.id]);
@@ -334,6 +341,25 @@ test("what is cancelled is named with its whole key, by a change as any other is
   assert.match(cancel[3], /prefer:wait=20\nsemel-first-sent:@\d+\n/);
   const [, [reason], asked] = await consumed(t, fails({ code: "unavailable", executed: "unknown" }), { attempts: 3 }, { retries: 2 });
   assert.deepEqual([reason.executed, reason.retry, asked.length], ["unknown", "same-id", 1]);
+});
+
+test("a letter that is neither taken nor refused is waited for no longer than an answer: of the others of its batch the queue hears", async (t) => {
+  t.mock.method(console, "log", () => {});
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { consumer } = await natively("queue.js");
+  given.glue.router ??= {};
+  given.glue.router.route_message = () => EXECUTED;
+  const done = [];
+  const messages = [{ a: 1 }, {}].map((body, id) => ({ id: `${id}`, body, timestamp: new Date(), attempts: 1, ack: () => done.push(id), retry: (how) => done.push([id, how]) }));
+  let isOver = false;
+  consumer({ path: "/{a}" })({ queue: "q", messages }, { DEAD_LETTERS: { send: () => new Promise(() => {}) } }).then(() => (isOver = true));
+  for (const [ms, is] of [[19_999, false], [1, true]]) {
+    for (let turns = 0; turns < 10; turns += 1) await turn();
+    t.mock.timers.tick(ms);
+    for (let turns = 0; turns < 10; turns += 1) await turn();
+    assert.equal(isOver, is);
+  }
+  assert.deepEqual(done, [0, [1, { delaySeconds: 5 }]]);
 });
 
 test("sixteen messages of a batch are under way at a time, and the next begins where one is through", async (t) => {
