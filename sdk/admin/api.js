@@ -171,7 +171,9 @@ export class Admin {
     const headers = { "idempotency-key": JSON.stringify(change.id), "semel-first-sent": `@${change.firstSent}`, "semel-deadline": String(change.until) };
     if (body !== undefined) headers["content-type"] = "application/json";
     const answer = await this.#send(method, path, { headers, body: body && JSON.stringify(body), signal }).catch((error) => {
-      if (error.code === "not-seen" || OF_EITHER.includes(error.code)) error.executed = change.mayBeOver ? "unknown" : "no";
+      if (OF_EITHER.includes(error.code)) error.executed = change.mayBeOver ? "unknown" : "no";
+      // An attempt before may still be on its way, and find what is there by then.
+      if (error.code === "not-seen") error.executed = change.mayHaveRun ? "unknown" : "no";
       if (TOO_OLD.includes(error.code) && !change.mayHaveRun) error.executed = "no";
       throw error;
     });

@@ -98,6 +98,22 @@ test("what is refused for good is so also after a lost attempt", LIMIT, async ()
   assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "no", true]);
 });
 
+test("of what is not there nobody knows after a lost attempt: that may arrive yet, when it is there", LIMIT, async () => {
+  const change = newChange();
+  const sent = [];
+  // As of a network that holds the first attempt back.
+  const holding = async (url, init) => {
+    if (init.method === "DELETE" && sent.push([url, init]) === 1) throw new TypeError("fetch failed");
+    return fetch(url, init);
+  };
+  const error = await errorOf(of({ fetch: holding }).deleteRecord(SMALL, "comes-late", change));
+  assert.deepEqual([sent.length, error.code, error.executed, error.isDefinitive], [2, "not-seen", "unknown", true]);
+  assert.equal(explain(error, true).outcome, "It can't be known whether the change was made.");
+  fake.doubt(SMALL, "comes-late");
+  const [[url, init]] = sent;
+  assert.equal((await fetch(url, { ...init, signal: undefined })).headers.get("semel-status"), "executed");
+});
+
 test("what a refusal says of the request that is named is not said of the change, which was not made", LIMIT, async () => {
   fake.doubt(SMALL, "cancelled-in-doubt");
   const refused = {
