@@ -144,7 +144,7 @@ export interface DeadLetter<Body = unknown> {
     executed: "yes" | "no" | "unknown";
     /**
      * With `executed` `"no"`: after `"never"` the message never runs, however often it is still delivered. Else `"no"` speaks of this delivery: should
-     * the acknowledgement be lost, the next one may run it.
+     * the acknowledgement be lost, the next one may run it, and so may one before that had no answer.
      */
     retry: "never" | "same-id" | "after-fix";
     detail: string;

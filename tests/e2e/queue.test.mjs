@@ -125,6 +125,20 @@ test("why a message is given up is in the log before it is cancelled: where nobo
   await server.line(new RegExp(`a dead letter: .*${message.id}.*not-found`));
 });
 
+test("what a letter does not say never of may be run by a delivery before that had no answer; to cancel it tells whether it was", LIMIT, async () => {
+  const cancel = async (id) => (await server.admin("POST", `keys/${encodeURIComponent("tills/on-its-way")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) })).json.state;
+  const [first, second] = ["first", "second"].map((name) => sale("on-its-way", name, { does: "waits" }));
+  for (const message of [first, second]) {
+    assert.deepEqual((await deliver(server, "late", [{ ...message, attempts: 4 }])).again, { [message.id]: 1 });
+    assert.deepEqual((await deliver(server, "uncancelled", [{ ...message, attempts: 5 }])).acknowledged, [message.id]);
+    assert.deepEqual(said(letter()), ["rolled-back", "no", "same-id"]);
+  }
+  await open("on-its-way");
+  assert.equal(await cancel(second.id), "cancelled");
+  await deliver(server, "arriving", []);
+  assert.deepEqual([await cancel(first.id), (await sales("on-its-way")).map(({ sale }) => sale)], ["executed", ["open", "first"]]);
+});
+
 test("a message that another delivery has executed meanwhile is acknowledged, or a letter that says so", LIMIT, async () => {
   const [fine, refused] = [sale("raced", "fine", { does: "waits" }), sale("raced-too", "refused", { does: "waits-and-refuses" })];
   assert.deepEqual((await deliver(server, "raced", [{ ...fine, attempts: 3 }])).acknowledged, [fine.id]);

@@ -46,6 +46,9 @@ const cancelling = (options, between) => (batch, env) => {
   return consumer(options)(batch, { ...env, SEMEL: { idFromName: (name) => env.SEMEL.idFromName(name), get } });
 };
 
+/** What is still on its way to its object, though its consumer had no answer. */
+const onItsWay = [];
+
 const CONSUMERS = {
   // By the message's own id.
   sales: consumer(SALES),
@@ -62,6 +65,18 @@ const CONSUMERS = {
     await object.ask(...cancel);
     throw new Error("the answer is lost");
   }),
+  // Nor does its cancellation ever arrive.
+  uncancelled: cancelling({ ...SALES, retries: 4 }, async () => {
+    throw new Error("nothing arrives");
+  }),
+  // It arrives later than its consumer waits.
+  late: (batch, env) => {
+    const later = { idFromName: (name) => env.SEMEL.idFromName(name), get: (id) => ({ ask: async (...call) => Promise.reject(new Error(`no answer came, and ${onItsWay.push([id, call])} are on their way`)) }) };
+    return consumer(SALES)(batch, { ...env, SEMEL: later });
+  },
+  arriving: async (_, env) => {
+    for (const [id, call] of onItsWay.splice(0)) await env.SEMEL.get(id).ask(...call);
+  },
   // The same message is delivered by another before, when its till is open.
   raced: cancelling(SALES, async (object, message, cancel) => {
     const [method, pathname, search, lines, body] = message;
