@@ -2,7 +2,7 @@
 // inspector and the command line both go through it.
 //
 // Invariants:
-// - A change goes out under one id and one first-sent, however often it is sent; so it happens once, however many answers are lost.
+// - A change goes out under one id, and once an attempt may have run under one first-sent, however often it is sent; so it happens once, however many answers are lost.
 // - An answer without `Semel-Status` is some proxy's, and says nothing. Only `executed` and `replayed` say that a change was made.
 // - What is not known is not called failed: once an attempt may have arrived, an error says so.
 // - Each attempt at a change of a key has a deadline. Once it is answered, the change is acknowledged: no attempt of it can come any more, so
@@ -174,7 +174,11 @@ export class Admin {
       if (OF_EITHER.includes(error.code)) error.executed = change.mayBeOver ? "unknown" : "no";
       // An attempt before may still be on its way, and find what is there by then.
       if (error.code === "not-seen") error.executed = change.mayHaveRun ? "unknown" : "no";
-      if (TOO_OLD.includes(error.code) && !change.mayHaveRun) error.executed = "no";
+      if (TOO_OLD.includes(error.code) && !change.mayHaveRun) {
+        // The next attempt is dated anew: the key has said what its clock is, which may be far ahead; and what was deleted a moment ago takes what is first sent later.
+        change.firstSent = undefined;
+        Object.assign(error, { executed: "no", isDefinitive: false, isWorthRetrying: true });
+      }
       throw error;
     });
     if (answer.semel === "executed" || answer.semel === "replayed") return answer.body;

@@ -187,6 +187,22 @@ test("what is asked for in the second in which a key was deleted is refused, and
   }
 });
 
+test("where the clock of a key is days ahead, or it forgot a moment ago, a change that has not run is dated anew, by what the key says", LIMIT, async () => {
+  const aheadMs = 2 * 86_400_000;
+  const sent = [];
+  const fetch = async (url, { method, headers }) => {
+    const nowMs = url.endsWith("/health") ? NOW_MS : NOW_MS + aheadMs;
+    const answer = (status, semel, body) => Response.json(body, { status, headers: { "semel-now": String(nowMs), "semel-status": semel } });
+    if (method === "GET") return answer(200, "read", {});
+    sent.push([headers["idempotency-key"], Number(headers["semel-first-sent"].slice(1)) * 1000]);
+    return sent.at(-1)[1] < nowMs - 86_400_000 ? answer(412, "outside-window", { code: "outside-window", executed: "unknown", retry: "never" }) : answer(200, "executed", { state: "deleted" });
+  };
+  const change = newChange();
+  assert.deepEqual(await of({ fetch }).deleteKey(SMALL, change), { state: "deleted" });
+  const id = JSON.stringify(change.id);
+  assert.deepEqual(sent.map(([id, firstMs]) => [id, Math.round((firstMs - NOW_MS) / 60_000)]), [[id, 0], [id, aheadMs / 60_000]]);
+});
+
 test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
   const gone = createServer();
   await new Promise((resolve) => gone.listen(0, "127.0.0.1", resolve));
