@@ -18,7 +18,7 @@ pub(super) enum List {
     Lacking,
     /// In [`Stage::New`].
     New,
-    /// In [`Stage::Placed`], and not under way.
+    /// In [`Stage::Placed`], and not under way, by the epoch of its place: what is left of older ones may be all that others wait for.
     Ready,
     /// That were given up, which is still to be stored.
     GivenUp,
@@ -58,7 +58,10 @@ fn marks(request: &Request) -> Marks {
         is(answered.is_none()),
         is(request.lacks_place()),
         is(matches!(stage, Stage::New)),
-        is(is_placed && !(request.is_under_way && holds(Rule::UnderWayOnce))),
+        entry
+            .place
+            .filter(|_| is_placed && !(request.is_under_way && holds(Rule::UnderWayOnce)))
+            .map(|place| place.epoch),
         is(is_given_up),
         is(matches!(stage, Stage::Changing { change: Change::Cancel { .. }, .. })),
         again_ms,

@@ -4,6 +4,7 @@
 //! - One place is given at a time, and only once all that was taken over under older epochs has its answer.
 //! - One frame is under way at a time, or, where their order is kept, two: the second begins behind the first. What is not answered for good is
 //!   in the next one again, in the same order.
+//! - What has a place of an older epoch leaves before what has one of its own, which may have no room until that is answered.
 //! - A request is in one of them at most.
 //! - A holder that is fenced gives no more places, and sends only what it has sent before.
 
@@ -122,7 +123,7 @@ impl Session {
         // What comes after one that is about to be cancelled would leave a gap.
         let blocked = self.requests.first(List::Cancelling).map_or(Ticket::MAX, |(_, ticket)| ticket);
         let placed = self.requests.listed(List::Ready).iter().map(|(_, ticket)| *ticket);
-        let before = placed.take_while(move |ticket| *ticket < blocked);
+        let before = placed.filter(move |ticket| *ticket < blocked);
         let requests = before.filter_map(|ticket| Some((ticket, self.requests.get(&ticket)?)));
         requests.filter(move |(_, request)| request.was_sent || !has_ended)
     }

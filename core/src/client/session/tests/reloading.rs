@@ -128,6 +128,18 @@ fn a_tab_that_is_frozen_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn what_a_tab_has_left_goes_before_what_has_no_room_for_its_sake() {
+    let (mut server, mut rows, _gone, mut tab) = without_room();
+    tab.look(&mut rows, &[]);
+    for _ in 0..3 {
+        tab.pass(&mut rows, INTERVAL_MS);
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!((tab.body("x"), tab.body("more")), ("ran x".to_owned(), "ran more".to_owned()));
+    assert_eq!((server.ack, tab.paused.len(), rows.len()), (WINDOW, 0, 0));
+}
+
+#[test]
 fn an_answer_that_nobody_takes_is_kept_and_holds_up_nothing() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::new("b");
