@@ -177,10 +177,8 @@ impl Session {
             return;
         }
         let is = |code: Code| failure.code == code.as_str();
-        if is(Code::Capacity)
-            && let Some(seq) = self.unheard_seq.take()
-        {
-            self.unheeded_seq = seq;
+        if is(Code::Capacity) && self.unheard_seq.take().is_some() {
+            self.has_waited = true;
             self.vain = Default::default();
         } else if was_cancellation && (is(Code::SequenceGap) || is(Code::Capacity)) {
             self.let_go(ticket, failure);

@@ -40,8 +40,9 @@ impl Session {
             }
             self.last_turn = self.last_turn.max(entry.turn);
             if lives.is_some_and(|lives| lives(&entry.owner)) && !entry.is_left_before(epoch) {
-                let unheard = entry.place.filter(|_| entry.answered.is_none()).map(|place| place.seq);
-                let unheard = unheard.filter(|seq| *seq > self.unheeded_seq);
+                let unheard = entry.place.filter(|_| entry.answered.is_none() && !self.has_waited);
+                // What had not run by the take-over never runs under its place.
+                let unheard = unheard.map(|place| place.seq).filter(|seq| *seq <= self.taken_over_seq);
                 self.unheard_seq = self.unheard_seq.into_iter().chain(unheard).min();
                 continue;
             }

@@ -71,8 +71,8 @@ pub struct Session {
     pub(super) is_held: bool,
     /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
     pub(super) unheard_seq: Option<i64>,
-    /// Up to here others had their time to hear: a tab that is frozen holds nobody up for ever.
-    pub(super) unheeded_seq: i64,
+    /// Whether they had their time to hear: a tab that is frozen holds nobody up for ever.
+    pub(super) has_waited: bool,
     /// The last number that was taken when it took over.
     pub(super) taken_over_seq: i64,
     /// Whether it acknowledges what holders before it may still want to hear: there is no room to do without.
@@ -125,7 +125,7 @@ impl Session {
             is_alone: false,
             is_held: false,
             unheard_seq: None,
-            unheeded_seq: 0,
+            has_waited: false,
             taken_over_seq: 0,
             is_pressed: false,
             cancels_with_ack: false,

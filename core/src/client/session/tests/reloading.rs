@@ -128,6 +128,46 @@ fn a_tab_that_is_frozen_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn a_tab_that_is_frozen_is_waited_for_once_however_much_it_has_not_heard() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut frozen = Tab::open("a", &mut server, &mut rows, &[]);
+    for id in ["u", "v", "w"] {
+        frozen.call(&mut rows, id);
+    }
+    frozen.lose(&mut rows);
+    frozen.pass(&mut rows, INTERVAL_MS);
+    server.serve(&frozen.sent[0]);
+    assert_eq!(server.effects, ["u", "v", "w"]);
+    let mut tab = Tab::open("b", &mut server, &mut rows, &["a"]);
+    for number in 0..WINDOW {
+        tab.call(&mut rows, &format!("{number:02}"));
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    for _ in 0..VAIN_MAX {
+        tab.look(&mut rows, &["a"]);
+        tab.pass(&mut rows, INTERVAL_MS);
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    tab.look(&mut rows, &["a"]);
+    assert_eq!((server.effects.len(), tab.answers.len()), (WINDOW as usize + 3, WINDOW as usize));
+}
+
+#[test]
+fn what_a_tab_that_lives_has_not_sent_before_it_was_fenced_is_not_waited_for() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut frozen = Tab::open("a", &mut server, &mut rows, &[]);
+    frozen.call(&mut rows, "x");
+    let mut tab = Tab::open("b", &mut server, &mut rows, &["a"]);
+    for number in 0..=WINDOW {
+        tab.call(&mut rows, &format!("{number:02}"));
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    assert_eq!(tab.answers.len(), WINDOW as usize + 1);
+    frozen.arrives_all(&mut server, &mut rows);
+    assert_eq!(frozen.failure("x"), ("fenced", Executed::No));
+}
+
+#[test]
 fn what_a_tab_has_left_goes_before_what_has_no_room_for_its_sake() {
     let (mut server, mut rows, _gone, mut tab) = without_room();
     tab.look(&mut rows, &[]);
