@@ -46,19 +46,13 @@ export class Batches {
     const { engine, router, wake, startedMs } = this.#host;
     const ask = (isAlone) => engine().batch(router(), ...to, isAlone, lines, body, startedMs, Date.now());
     const answer = await this.#turns.together(() => {
-      const all = guarded(
-        () => ask(false),
-        () => undefined,
-      );
+      const all = guarded(() => ask(false));
       wake();
       return all;
     }, undefined, body?.byteLength);
     if (answer !== undefined) return answer;
     return this.#turns.alone(async () => {
-      const shell = guarded(
-        () => ask(true),
-        () => undefined,
-      );
+      const shell = guarded(() => ask(true));
       // What acknowledges has no id that it could be counted of. The router, or the socket, tells the caller.
       if (shell === undefined) throw new Error("what goes along with a batch crashes the module");
       // What is refused whole says more than its status, or than a text.
@@ -75,17 +69,11 @@ export class Batches {
     const cameMs = Date.now();
     for (const element of elements) {
       const one = (sinceMs, isAgain, nowMs = cameMs) => engine().one(...to, JSON.stringify(element), deadline && Number(deadline), sinceMs, isAgain, texts.length > 0, room, nowMs);
-      const isSuspect = guarded(
-        () => one(startedMs, false) !== undefined,
-        () => false,
-      );
+      const isSuspect = guarded(() => one(startedMs, false) !== undefined);
       if (isSuspect) {
         wake();
         await sync();
-        guarded(
-          () => one(startedMs, true),
-          () => undefined,
-        );
+        guarded(() => one(startedMs, true));
       }
       // One instant for both: a crash is counted as of the start. No earlier, for its deadline may pass until all before it is durable.
       const nowMs = Date.now();

@@ -140,10 +140,7 @@ export class Chores {
   wake() {
     // Who runs sees to it at the end; should it die, its alarm comes again.
     if (this.#running) return;
-    const dueMs = guarded(
-      () => this.#engine().wakes_at(this.#registry !== undefined),
-      () => undefined,
-    );
+    const dueMs = guarded(() => this.#engine().wakes_at(this.#registry !== undefined));
     this.#dueMs = Math.min(dueMs ?? Infinity, this.#sockets.endsMs);
     const atMs = Math.min(this.#dueMs, this.#effects?.wakesMs ?? Infinity);
     if (atMs === Infinity) return;

@@ -35,10 +35,7 @@ export class Effects {
 
   /** After a call into the engine, in the same turn: begins to send what there is. Resolves to true where what that is could not be asked. */
   begin() {
-    const has = guarded(
-      () => this.#host.engine().has_to_send(),
-      () => false,
-    );
+    const has = guarded(() => this.#host.engine().has_to_send());
     const asked = has && this.#ask();
     if (asked) this.#host.ctx.waitUntil(asked);
     return asked;
@@ -46,10 +43,7 @@ export class Effects {
 
   /** When the object has to be awake, should it die before all is sent; Infinity: nothing is known to wait. */
   get wakesMs() {
-    const atMs = guarded(
-      () => this.#host.engine().wakes_to_send_at(Date.now()),
-      () => undefined,
-    );
+    const atMs = guarded(() => this.#host.engine().wakes_to_send_at(Date.now()));
     return atMs ?? Infinity;
   }
 

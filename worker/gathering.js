@@ -156,10 +156,7 @@ export function group(attempts, engine, wake) {
     bodies.set(body, at);
     at += body.byteLength;
   }
-  const answers = guarded(
-    () => engine.group(heads, bodies, numbers),
-    () => undefined,
-  );
+  const answers = guarded(() => engine.group(heads, bodies, numbers));
   if (answers !== undefined) wake();
   return answers;
 }

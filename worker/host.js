@@ -30,7 +30,7 @@ export class SemelObject extends DurableObject {
     const storage = this.storage();
     endBy(storage, () => {
       restart();
-      this.ctx.abort("the storage failed between two writes");
+      this.ctx.abort("the storage failed between two writes, or ROLLBACK undid them");
     });
     const engine = new glue.SemelEngine(storage, settingsOf(this.env), this.underWay());
     // It would be stored, and wait for ever without a word. A text, as the settings that can't be read.
@@ -163,20 +163,14 @@ export class SemelObject extends DurableObject {
 
   /** `[records, tombstones]` of the key; undefined where that can't be known now. Writes nothing. */
   count() {
-    return guarded(
-      () => this.#engine().count(Date.now()),
-      () => undefined,
-    );
+    return guarded(() => this.#engine().count(Date.now()));
   }
 
   /** Whether it may have ended the object that ran before. Only a young object asks, but for places of sessions. */
   isSuspect(method, pathname, _search, lines) {
     const now = Date.now();
     if (now >= this.#startedMs + YOUNG_MS && !lines.includes("semel-session:")) return false;
-    return guarded(
-      () => this.#engine().is_suspect(method, pathname, lines, this.#startedMs, now),
-      () => false,
-    );
+    return guarded(() => this.#engine().is_suspect(method, pathname, lines, this.#startedMs, now));
   }
 
   /**
@@ -198,10 +192,7 @@ export class SemelObject extends DurableObject {
 
   /** What is to be sent before the attempt that was answered last has an answer. */
   taken() {
-    return guarded(
-      () => this.#engine().take_call(),
-      () => undefined,
-    );
+    return guarded(() => this.#engine().take_call());
   }
 
   /** What the engine answers once that has ended. */
@@ -243,10 +234,7 @@ export class SemelObject extends DurableObject {
   #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
       const start = (isCounted) =>
-        guarded(
-          () => this.#engine().start(isCounted, ...attempt()),
-          () => undefined,
-        );
+        guarded(() => this.#engine().start(isCounted, ...attempt()));
       start(false);
       // What it wrote may be the first of the key's, and the last.
       this.#wake();

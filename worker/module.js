@@ -35,7 +35,7 @@ export function note(level, message, key) {
   console.log(JSON.stringify({ time: Date.now(), level, key, message }).replace(UNSAFE, escaped));
 }
 
-/** Calls into the module; after a panic, calls `otherwise` on a fresh instance. Settings that can't be read are no panic. */
+/** Calls into the module; after a panic, calls `otherwise`, if there is anything to be done, on a fresh instance. Settings that can't be read are no panic. */
 export function guarded(call, otherwise) {
   try {
     return call();
@@ -44,7 +44,7 @@ export function guarded(call, otherwise) {
     if (typeof error === "string") throw error;
     note("error", `the module was restarted: ${error}`);
     restart();
-    return otherwise();
+    return otherwise?.();
   }
 }
 

@@ -3,6 +3,8 @@
 // Invariants:
 // - A cursor is read to its end, or has none to read: what is left in the middle would keep its statement from being used again.
 // - What is written without a savepoint is committed whole, or its object is ended before anything of it is committed.
+// - Where a statement that failed has undone the whole transaction, as `INSERT OR ROLLBACK` does, the object is ended at once: each statement after it would be
+//   a commit of its own, and what those before it have written is gone, whatever is recorded of them.
 
 /** How many statements were run that may have written, whatever their object. */
 let written = 0;
@@ -10,9 +12,26 @@ let written = 0;
 /** What reads, if it writes no row. */
 const READS = /^(?:\s|--.*\n|\/\*[^]*?\*\/)*(?:select|with|values)\b/i;
 
+/** What ends the object of each database. */
+const ends = new WeakMap();
+
+/** `end()` ends the object of a storage, and does not come back: nothing that is not committed yet will be. */
+export const endBy = ({ sql }, end) => void ends.set(sql, end);
+
+/** The cursor of a statement in a transaction. */
+export function exec(sql, ...given) {
+  try {
+    return sql.exec(...given);
+  } catch (error) {
+    // In a transaction, the first of these does nothing, and the runtime has begun one before whatever writes.
+    if (/CONSTRAINT/.test(error) && !sql.exec("PRAGMA foreign_keys=0;PRAGMA foreign_keys").one().foreign_keys) ends.get(sql)?.();
+    throw error;
+  }
+}
+
 /** All rows, each an array of its values. */
 export function rowsOf(sql, statement, values) {
-  const cursor = sql.exec(statement, ...values);
+  const cursor = exec(sql, statement, ...values);
   // All of the engine's own that read begin so.
   if (statement.startsWith("SELECT ")) return [...cursor.raw()];
   written += 1;
@@ -23,23 +42,13 @@ export function rowsOf(sql, statement, values) {
 
 /** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */
 export function run(sql, statement, values) {
-  const { rowsWritten } = sql.exec(statement, ...values);
+  const { rowsWritten } = exec(sql, statement, ...values);
   written += 1;
   return rowsWritten;
 }
 
 /** The same with whole numbers, and behind them bytes, if there are any: where both lie in the module's memory, which moves no sooner than the statement is done. */
-export function runPlain(sql, statement, numbers, bytes) {
-  const { rowsWritten } = bytes.length === 0 ? sql.exec(statement, ...numbers) : sql.exec(statement, ...numbers, bytes);
-  written += 1;
-  return rowsWritten;
-}
-
-/** What ends the object of each storage. */
-const ends = new WeakMap();
-
-/** `end()` ends the object of a storage, and does not come back: nothing that is not committed yet will be. */
-export const endBy = (storage, end) => void ends.set(storage, end);
+export const runPlain = (sql, statement, numbers, bytes) => run(sql, statement, bytes.length ? [...numbers, bytes] : numbers);
 
 /**
  * A transaction. One that `isLight` writes nothing before all that may ask to be undone is over, and has no savepoint, which is two statements that SQLite compiles each time:
@@ -51,7 +60,7 @@ export function transact(storage, isLight, body) {
   try {
     return body();
   } catch (error) {
-    if (written !== before) ends.get(storage)();
+    if (written !== before) ends.get(storage.sql)();
     throw error;
   }
 }

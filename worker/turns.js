@@ -33,10 +33,10 @@ export class Turns {
   #many;
 
   /**
-   * `sync()` resolves once all that was written is durable. `many`: given all that is brought by those who were let go together, what each of it gets;
-   * undefined where each is to work by itself.
+   * `sync()` resolves once all that was written is durable. `many`, if there is one: given all that is brought by those who were let go together, what each of it
+   * gets; undefined where each is to work by itself.
    */
-  constructor(sync, many = () => undefined) {
+  constructor(sync, many) {
     this.#sync = sync;
     this.#many = many;
   }
@@ -155,7 +155,7 @@ export class Turns {
     const all = group.flatMap(({ brought }) => brought);
     let given;
     try {
-      if (all.length > 1 && !all.includes(undefined)) given = this.#many(all);
+      if (all.length > 1 && !all.includes(undefined)) given = this.#many?.(all);
     } catch {
       // Each finds the same by itself, and tells its own caller.
     }

@@ -39,7 +39,7 @@ function object(t, engine = {}, sockets = []) {
     await turn();
     its.log.push("durable");
   };
-  const storage = { sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
+  const storage = { sql: {}, sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
   its.ctx = { storage, getWebSockets: () => sockets, blockConcurrencyWhile: (work) => work(), waitUntil: () => {} };
   its.object = new SemelObject(its.ctx, {});
   its.batch = (text) => its.object.ask("POST", "/batch", "", "semel-key:k\n", new TextEncoder().encode(text), "alice");

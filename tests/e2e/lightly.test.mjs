@@ -10,12 +10,13 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { endBy, rowsOf, run, runPlain, transact } from "../../worker/storage.js";
 import { serve } from "./server.mjs";
 
-/** A storage with SQL that answers, or fails if it is told to; and how often it was ended. */
+/** A storage with SQL that answers, or fails if it is told to, in a transaction or without one; and how often it was ended. */
 function storage() {
-  const its = { ended: 0, fails: false };
+  const its = { ended: 0, fails: undefined, isOpen: true };
   its.sql = {
     exec: (statement) => {
-      if (its.fails) throw new Error("the statement failed");
+      if (statement.startsWith("PRAGMA foreign_keys")) return { one: () => ({ foreign_keys: Number(its.isOpen) }) };
+      if (its.fails) throw new Error(its.fails);
       return { rowsWritten: /insert|update/i.test(statement) ? 1 : 0, raw: () => [[1]] };
     },
   };
@@ -44,11 +45,25 @@ test("what is undone ends nobody where nothing was written, and its object where
   for (const [name, write] of Object.entries(writes)) {
     assert.equal(endedBy(write), 1, name);
     // A statement that fails has written nothing itself.
-    const fails = (its) => assert.throws(() => write(Object.assign(its, { fails: true })));
+    const fails = (its) => assert.throws(() => write(Object.assign(its, { fails: "the statement failed" })));
     assert.equal(endedBy(fails), 0, name);
     assert.equal(endedBy((its) => (write(its), fails(its))), 1, name);
     assert.equal(transact(storage(), true, () => "done"), "done", "what was written before is no concern of the next");
     assert.equal(endedBy(() => {}), 0, name);
+  }
+});
+
+test("a conflict that undoes the whole transaction ends the object at once, whoever catches its error; another does not, and nothing else that fails where none is open", () => {
+  const writes = { run: (sql) => run(sql, "INSERT", []), plain: (sql) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: (sql) => rowsOf(sql, "INSERT … RETURNING 1", []) };
+  const conflict = "UNIQUE constraint failed: a.b: SQLITE_CONSTRAINT";
+  for (const [name, write] of Object.entries(writes)) {
+    for (const [fails, isOpen, ended] of [[conflict, false, 1], [conflict, true, 0], ["no such table: a: SQLITE_ERROR", false, 0]]) {
+      const its = Object.assign(storage(), { fails, isOpen });
+      assert.throws(() => write(its.sql), { message: fails });
+      assert.equal(its.ended, ended, `${name}: ${fails}, ${isOpen}`);
+    }
+    const { sql } = Object.assign(storage(), { fails: conflict, isOpen: false });
+    assert.throws(() => write({ ...sql }), { message: conflict }, "of nobody's object");
   }
 });
 

@@ -220,7 +220,7 @@ async function front(sync = async () => {}) {
   const calls = [[1, undefined, false, "one"]];
   const engine = { has_to_send: () => false, open: () => false, is_suspect: () => true, wakes_at: () => undefined, handle: () => [200, "semel-status:in-flight\n"], take_call: () => calls.shift(), settle: () => [200, "semel-status:executed\n"] };
   given.glue.engine = (_storage, _settings, underWay) => (its.knows.push(underWay), engine);
-  const ctx = { storage: { sync, getAlarm: async () => null }, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: (work) => its.background.push(work) };
+  const ctx = { storage: { sql: {}, sync, getAlarm: async () => null }, getWebSockets: () => [], blockConcurrencyWhile: (work) => work(), waitUntil: (work) => its.background.push(work) };
   const object = new SemelObject(ctx, { SEMEL_UPSTREAM: "https://api.example" });
   its.ask = async (method, pathname) => object.ask(method, pathname, "", "", undefined);
   return its;

@@ -45,6 +45,7 @@ test("whatever it throws undoes what it wrote, is told to the log alone, and is 
     await failsWith("/throws/range", /RangeError: Maximum call stack size exceeded/);
     await failsWith("/throws/trap", /RuntimeError: unreachable/);
     await failsWith("/throws/sql", /no such table: nowhere/);
+    await failsWith("/throws/cause", /the handler failed: Error: there is one of that name, so Error: no order was placed/);
   }));
 
 test("a failure is no crash that is counted: its id is never poisoned", LIMIT, async () => {
@@ -84,6 +85,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
       "nan-inside": /the body is or has NaN/,
       "function-inside": /the body is or has \[object Function\]/,
       "symbol-inside": /the body is or has \[object Symbol\]/,
+      "undefined-inside": /the body is or has \[object Undefined\]/,
       "headers-text": /headers that are a string/,
       "no-json": /its toJSON gives nothing/,
       redirect: /302 was answered, which is no outcome: 200 to 299 is one, and 400 to 499/,
@@ -261,6 +263,7 @@ test("what writes and is not read to its end counts as read, and what is thrown 
     "in-json": [[-1, 0, 1], { n: -1 }],
     nested: [[-1, 0, 1], { n: -1 }],
     undone: [[1, 2, 3, 4], "out of stock"],
+    puts: [[1, 2, 3], [["one", 1], ["other", 2], ["third", [3]]]],
   };
   for (const [name, [rows, body]] of Object.entries(kept)) {
     const path = `/writes/${name}?key=writes-${name}`;
@@ -277,6 +280,8 @@ test("what writes and is not read to its end counts as read, and what is thrown 
   // Those would be another commit, or are what Semel itself has there.
   for (const name of ["transaction", "deleteAll", "setAlarm", "deleteAlarm"]) undone[name] = new RegExp(`storage\\.${name} is not for handle: .*transactionSync`);
   undone.put = /after both/;
+  // A promise would tell it, which nobody waits for.
+  for (const name of ["puts-wrong", "puts-one-wrong"]) undone[name] = /could not be cloned/;
   assert.equal((await change("/gives/text?key=writes")).semel, "executed", "its tables are there");
   for (const [name, reason] of Object.entries(undone)) await failsWith(`/writes/${name}?key=writes`, reason);
   assert.equal((await change("/writes/null?key=writes")).semel, "not-found");
@@ -290,6 +295,50 @@ test("what writes and is not read to its end counts as read, and what is thrown 
   assert.equal((await change("/kept?key=writes")).json, 20);
   assert.equal((await server.admin("DELETE", "keys/writes", { id: randomUUID() })).semel, "executed");
   assert.equal((await server.send("GET", "/kept?key=writes")).json, 0);
+});
+
+test("what undoes the whole transaction ends the object before anything else of that commit is written, also where the handler catches it", LIMIT, async () => {
+  const many = async () => (await server.send("GET", "/many?key=rollback")).json;
+  assert.equal((await change("/gives/text?key=rollback")).semel, "executed");
+  const firstSent = Math.floor(Date.now() / 1000);
+  const elements = ["next", "rolls-back", "next"].map((name) => ({ id: randomUUID(), firstSent, method: "POST", path: `/writes/${name}?key=rollback` }));
+  const { status, json } = await server.send("POST", "/semel/v1/keys/rollback/batch", { body: JSON.stringify(elements) });
+  assert.deepEqual([status, json.code, json.executed], [503, "unavailable", "unknown"]);
+  await server.line(/the object failed: Error: .*ROLLBACK undid them/);
+  assert.deepEqual(await many(), [1, 2, 3]);
+  for (const expected of ["executed", "replayed"]) {
+    for (const { id, path } of [elements[0], elements[2]]) assert.equal((await change(path, { id })).semel, expected);
+  }
+  const { id, path } = elements[1];
+  assert.equal((await change(path, { id })).semel, "unavailable");
+  assert.deepEqual(await many(), [1, 2, 3, 7, 8, 9, 7, 8, 9]);
+  assert.equal((await change("/gives/text")).semel, "executed", "no other key is concerned");
+});
+
+/** Resolves to the answer to a batch of one key, none of which may have ended an object before. */
+function batchOf(key, paths) {
+  const firstSent = Math.floor(Date.now() / 1000);
+  const elements = paths.map((path) => ({ id: randomUUID(), firstSent, method: "POST", path: `${path}?key=${key}` }));
+  return server.send("POST", `/semel/v1/keys/${key}/batch`, { body: JSON.stringify(elements) });
+}
+
+test("a handler that asks its own Worker harms nobody of its commit: that begins once the handler has answered", LIMIT, async () => {
+  const id = randomUUID();
+  assert.equal((await change("/gives/text?key=asks")).semel, "executed");
+  const { json } = await batchOf("asks", ["/gives/json", `/serves/${id}`, "/gives/json"]);
+  assert.deepEqual(json.map(({ status, body }) => [status, body]), [[200, '{"a":[1,null,"\u00e9"]}'], [200, "asked for"], [200, '{"a":[1,null,"\u00e9"]}']]);
+  await until(async () => (await server.send("GET", `/semel/v1/keys/other/outcomes/${id}`)).semel === "replayed", "what it asked for");
+  assert.doesNotMatch(server.log, /restarted/);
+});
+
+test("a handler that ends its object ends no more than that: who comes next, at any key, is served", LIMIT, async () => {
+  assert.equal((await change("/gives/text?key=ends")).semel, "executed");
+  const ended = await batchOf("ends", ["/writes/next", "/aborts", "/writes/next"]);
+  assert.deepEqual([ended.status, ended.json.code, ended.json.executed], [503, "unavailable", "unknown"]);
+  for (const key of ["probe", "ends"]) assert.equal((await change(`/gives/text?key=${key}`)).semel, "executed", key);
+  assert.deepEqual((await server.send("GET", "/many?key=ends")).json, [1, 2, 3]);
+  await server.line(/the object failed: Error: it was the handler/);
+  assert.doesNotMatch(server.log, /restarted/);
 });
 
 test("a field of a name that is Semel's own is told of by that name", LIMIT, async () => {

@@ -6,7 +6,7 @@ import { Effects } from "./effects.js";
 import * as gathering from "./gathering.js";
 import { SemelObject as Hosted, sendBy } from "./host.js";
 import { valueIn } from "./lines.js";
-import { note } from "./module.js";
+import { note, restart } from "./module.js";
 import { gatherBy, serve } from "./router.js";
 import { NO_PROMISE, bind, setKeyRule } from "./script.js";
 
@@ -19,7 +19,6 @@ gatherBy({ ...gathering, group: (attempts, ...more) => (attempts.some((attempt) 
 
 /** What the runtime and Semel call of an object: a subclass that had its own would break it. */
 const TAKEN = Object.getOwnPropertyNames(Hosted.prototype).filter((name) => name !== "constructor");
-const WAITS = ["[object AsyncFunction]", "[object AsyncGeneratorFunction]", "[object GeneratorFunction]"];
 
 /** Who would turn foreign keys off. To turn on what is on does no harm, and hand-written entries begin so. */
 const KEYS_OFF = /\bPRAGMA\s+(?:\w+\s*\.\s*)?foreign_keys\s*[=(](?!\s*["']?(?:on|yes|true|1)\b)/i;
@@ -37,11 +36,16 @@ const VALUES_MAX = 8;
 export class SemelObject extends Hosted {
   constructor(ctx, env) {
     super(ctx, env);
+    const { abort } = ctx;
+    ctx.abort = (...given) => {
+      // A handler that calls it does not come back into the module.
+      restart();
+      abort.apply(ctx, given);
+    };
     // A subclass has its fields, and has done its own, a turn later.
     ctx.blockConcurrencyWhile(async () => {
       await undefined;
-      const taken = TAKEN.find((each) => Object.hasOwn(this, each));
-      if (taken) throw isSemels(this.constructor.name, taken);
+      checkNames(this.constructor.name, this);
     });
   }
 
@@ -70,7 +74,11 @@ export class SemelObject extends Hosted {
   }
 }
 
-const isSemels = (name, taken) => new TypeError(`${name}.${taken} is Semel's own: give it another name`);
+/** Whether what a class has itself leaves Semel what is its own. */
+function checkNames(name, its) {
+  const taken = TAKEN.find((each) => Object.hasOwn(its, each));
+  if (taken) throw new TypeError(`${name}.${taken} is Semel's own: give it another name`);
+}
 
 let named;
 
@@ -83,20 +91,18 @@ export function worker(Application) {
   if (named !== undefined && named.name !== Application.name) throw new TypeError(`worker() has ${named.name} already: a Worker has one class of objects`);
   named = Application;
   setKeyRule(rule);
-  return { fetch: (request, env) => serve(request, env) };
+  // A handler that calls it is inside of the module, which is for one at a time.
+  return { fetch: async (request, env) => (await undefined, serve(request, env)) };
 }
 
 function check({ name, prototype, schema = [] }) {
-  const isText = (entry) => typeof entry === "string";
-  if (!Array.isArray(schema) || !schema.every(isText)) throw new TypeError(`${name}.schema is a list of statements in SQL, an entry for each version`);
+  if (!Array.isArray(schema) || schema.some((entry) => typeof entry !== "string")) throw new TypeError(`${name}.schema is a list of statements in SQL, an entry for each version`);
   // Tools write it for a table that is made anew; and where others refer to that, rows would be lost that nobody looks for.
   if (schema.some((entry) => KEYS_OFF.test(entry))) throw new TypeError(`${name}.schema turns PRAGMA foreign_keys off, which ${KEYS_STAY_ON}`);
   if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no handle(ctx, request)`);
-  if (WAITS.includes(Object.prototype.toString.call(prototype.handle))) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
-  for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) {
-    const taken = TAKEN.find((each) => Object.hasOwn(its, each));
-    if (taken) throw isSemels(name, taken);
-  }
+  // What is async, or a generator, is made by another.
+  if (prototype.handle.constructor !== Function) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
+  for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) checkNames(name, its);
 }
 
 function ruleOf(Application) {

@@ -9,6 +9,7 @@
 
 import { answerOf } from "./answers.js";
 import { Context, Head, Request } from "./requests.js";
+import { exec } from "./storage.js";
 
 /** What the engines of objects were made over, by the storage of their objects. */
 const engines = new WeakMap();
@@ -26,6 +27,8 @@ const LEFT = "storage is the handler's alone, since it gave a promise: what that
 
 /** What the engine of an object is made over: its storage, by a way of its own. */
 export function bind(storage, object) {
+  // Where a handler's object was ended, nobody came back to say so.
+  isAsked = false;
   if (!engines.has(storage)) engines.set(storage, watch(storage, object));
   return engines.get(storage);
 }
@@ -33,8 +36,7 @@ export function bind(storage, object) {
 /** Has what a handler writes by remembered, whichever way it comes to it, and read to its end where a transaction of its own ends. */
 function watch(storage, object) {
   const { sql, kv, transactionSync } = storage;
-  const { exec } = sql;
-  const plain = { exec: exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
+  const plain = { exec: sql.exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
   const own = { sql: plain, transactionSync: transactionSync.bind(storage), remove: kv.delete.bind(kv), storage, object, hasPromised: false };
   const left = () => {
     if (own.hasPromised && !isAsked) throw new Error(LEFT);
@@ -45,9 +47,13 @@ function watch(storage, object) {
   guard(storage, ["transaction", "deleteAll", "setAlarm", "deleteAlarm"], (name) => {
     if (isAsked) throw new Error(`storage.${name} is not for handle: what it does is another commit, or Semel's own; transactionSync is in this one`);
   });
+  // What the runtime refuses of it, its promise would tell, which nobody waits for.
+  guard(storage, ["put"], (_, key, value) => {
+    if (isAsked) Object.entries(typeof key === "string" ? { [key]: value } : key).forEach((each) => kv.put(...each));
+  });
   sql.exec = (...given) => {
     left();
-    const cursor = exec.apply(sql, given);
+    const cursor = exec(plain, ...given);
     // A statement has written all by the time that its first row is there.
     // One without columns has no row to be left unread, and there may be very many of these.
     if (isAsked && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
@@ -62,7 +68,7 @@ function guard(its, names, check) {
   for (const name of names) {
     const method = its[name];
     its[name] = (...given) => {
-      check(name);
+      check(name, ...given);
       return method.apply(its, given);
     };
   }
@@ -123,7 +129,7 @@ export function migrate(own, from) {
   const schema = schemaOf(own);
   let version = from;
   try {
-    for (; version < schema.length; version += 1) own.sql.exec(schema[version]).toArray();
+    for (; version < schema.length; version += 1) exec(own.sql, schema[version]).toArray();
     return undefined;
   } catch (error) {
     return `entry ${version} of the schema: ${wordsOf(error)}`;
@@ -172,7 +178,9 @@ const isPromise = (value) => typeof value === "object" && typeof value?.then ===
 /** What is thrown may be anything, and may throw where it is looked at. */
 function wordsOf(error) {
   try {
-    return String(error instanceof Error ? (error.stack ?? error) : error);
+    const words = String(error?.stack ?? error);
+    // First, for a stack is long, and a line of the log is cut.
+    return error?.cause === undefined ? words : `${error.cause}, so ${words}`;
   } catch {
     return "what was thrown can't be told as text";
   }

@@ -19,6 +19,7 @@ const THROWN = {
   unasked: () => { throw new Error("nobody waits for its answer"); },
   trap: () => { throw new WebAssembly.RuntimeError("unreachable"); },
   sql: ({ sql }) => sql.exec("SELECT * FROM nowhere"),
+  cause: () => { throw new Error("no order was placed", { cause: new Error("there is one of that name") }); },
 };
 
 const ANSWERS = {
@@ -48,6 +49,7 @@ const ANSWERS = {
   "nan-inside": () => ({ status: 200, body: { list: [Number.NaN] } }),
   "function-inside": () => ({ status: 200, body: { method() {} } }),
   "symbol-inside": () => ({ status: 200, body: { a: Symbol("left out") } }),
+  "undefined-inside": () => ({ status: 200, body: { none: undefined, list: [1, undefined, 3] } }),
   "headers-text": () => ({ status: 200, headers: "x-a: b" }),
   "no-json": () => ({ status: 200, body: { toJSON: () => undefined } }),
   redirect: () => ({ status: 302 }),
@@ -119,6 +121,15 @@ const WRITES = {
   deleteAll: (_, storage) => { storage.deleteAll(); },
   setAlarm: (_, storage) => { storage.setAlarm(Date.now() + 1_000_000); },
   deleteAlarm: (_, storage) => { storage.deleteAlarm(); },
+  "rolls-back": ({ sql }) => {
+    sql.exec("CREATE TABLE only (n UNIQUE); INSERT INTO only VALUES (1)");
+    const reason = thrown(() => sql.exec("INSERT OR ROLLBACK INTO only VALUES (1)"));
+    sql.exec("INSERT INTO many VALUES (5)");
+    return reason;
+  },
+  "puts-wrong": (_, storage) => { storage.put("a function", () => {}).catch(() => {}); },
+  "puts-one-wrong": (_, storage) => { storage.put({ one: 1, other: () => {} }); },
+  puts: (_, storage) => { storage.put("one", 1).then(() => {}); storage.put({ other: 2, third: [3] }); return [...storage.kv.list()]; },
   put: (_, storage) => { storage.put("one", 1); storage.kv.put("other", 1); throw new Error("after both"); },
   null: ({ sql }) => { sql.exec(TAKE).next(); return null; },
 };
@@ -147,6 +158,11 @@ export class Probe extends SemelObject {
     if (what === "late") return this.late(ctx);
     if (what === "told") return { status: 200, body: late ?? null };
     if (what === "sends") return { status: 200, body: SENDS[name](ctx, this.ctx.storage) ?? null };
+    if (what === "serves") {
+      served.fetch(new Request("https://semel/gives/text?key=other", { method: "POST", headers: { "idempotency-key": name } }), this.env);
+      return { status: 200, body: "asked for" };
+    }
+    if (what === "aborts") this.ctx.abort("it was the handler");
     if (what === "many") return { status: 200, body: [...sql.exec("SELECT n FROM many ORDER BY rowid").raw()].flat() };
     if (what === "writes") {
       const written = WRITES[name](ctx, this.ctx.storage);
