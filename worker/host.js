@@ -233,8 +233,7 @@ export class SemelObject extends DurableObject {
    */
   #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
-      const start = (isCounted) =>
-        guarded(() => this.#engine().start(isCounted, ...attempt()));
+      const start = (isCounted) => guarded(() => this.#engine().start(isCounted, ...attempt()));
       start(false);
       // What it wrote may be the first of the key's, and the last.
       this.#wake();
