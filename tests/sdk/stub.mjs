@@ -11,6 +11,7 @@ import { Semel } from "../../sdk/npm/node.js";
 
 export const URL_OF_STUB = "https://worker.test";
 const AHEAD_MS_MAX = 120_000;
+const TOMBSTONE_MS = 60_000;
 const ACKS_MAX = 64;
 const ACK_BYTES_MAX = 4_096;
 
@@ -147,6 +148,8 @@ export class Stub {
   each = (_call, serve) => serve();
   /** The application: the status and body of an outcome. */
   handler = (call) => ({ status: 200, body: { ran: this.runs.get(call.id), path: call.path } });
+  /** Whether the tombstone of an id leaves, a minute after its `until`. */
+  lapses = (_id) => false;
   /** The records, by key and id. */
   #records = new Map();
 
@@ -171,7 +174,8 @@ export class Stub {
   }
 
   record(key, id) {
-    return this.#records.get(`${key} ${id}`);
+    const record = this.#records.get(`${key} ${id}`);
+    return record?.until + TOMBSTONE_MS < this.now(key) && this.lapses(id) ? undefined : record;
   }
 
   now(key) {

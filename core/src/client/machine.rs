@@ -126,7 +126,9 @@ impl Client {
                 Row::Pending(entry) if entry.outbox == self.settings.outbox => {
                     let place = entry.place.unwrap_or_default();
                     self.last_place = self.last_place.max(place);
-                    left.insert(place as u64, (id, entry));
+                    if self.in_hand(id).is_none_or(|(_, own)| own.is_watched()) {
+                        left.insert(place as u64, (id, entry));
+                    }
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if !settled.is_to_acknowledge() => self.kept.push((id.clone(), settled.at_s)),
@@ -138,7 +140,9 @@ impl Client {
         // The last one first: what comes before one that is taken over is taken too, so that the one can wait for it.
         let (mut makers, mut taken) = (Vec::new(), Vec::new());
         for (_, (id, entry)) in left.iter().rev() {
-            let has_owner = lives.is_some_and(|lives| lives(&entry.owner));
+            // What is its own, and not in hand, a store has said to be lost, and has: nobody else would see to it as long as this one lives.
+            let is_lost = entry.owner == self.settings.owner;
+            let has_owner = !is_lost && lives.is_some_and(|lives| lives(&entry.owner));
             let is_before = entry.place.is_some() && makers.contains(&&entry.maker);
             if !has_owner && !is_before {
                 makers.push(&entry.maker);
@@ -372,10 +376,7 @@ impl Client {
 
     #[inline(never)]
     fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        let watched = match self.in_hand(id) {
-            Some((_, request)) if !request.is_watched() => return,
-            found => found.map(|(ticket, _)| ticket),
-        };
+        let watched = self.in_hand(id).map(|(ticket, _)| ticket);
         let ticket = self.insert(id.to_owned(), entry, Stage::Paused);
         // Who waits for it has waited longer than it is in hand. It may have been given up while its row was being joined.
         if let Some(watched) = watched.and_then(|watched| self.requests.remove(&watched)) {

@@ -177,6 +177,31 @@ fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again()
 }
 
 #[test]
+fn what_a_store_said_to_be_lost_and_has_goes_on_in_its_tab_and_is_answered_to_who_asks_there() {
+    for is_asked_for in [false, true] {
+        let mut bench = Bench::ready();
+        bench.is_broken = true;
+        bench.request("x");
+        bench.is_broken = false;
+        let entry = Entry { draft: draft("x").into(), outbox: "outbox".into(), ..Entry::default() };
+        bench.change("x", &Change::Add(Entry { maker: "tab".into(), owner: "tab".into(), ..entry }));
+        if is_asked_for {
+            bench.client.watch("x".into());
+            bench.drive();
+        }
+        let rows: Vec<_> = bench.rows.clone().into_iter().collect();
+        bench.client.stored(bench.now_ms, &rows, Some(&|_| true)).unwrap();
+        bench.drive();
+        assert_eq!(bench.targets(), ["/a/b?c"]);
+        bench.answer(outcome("done", bench.server_ms()));
+        assert_eq!(bodies(&bench), ["store-failed", "done"]);
+        let to = if is_asked_for { Receiver::Caller } else { Receiver::Recovered };
+        assert_eq!(bench.delivered.last().unwrap().1, to);
+        assert_eq!(bench.client.counts(), (0, 0));
+    }
+}
+
+#[test]
 fn no_failure_is_delivered_while_the_store_cannot_say_whether_another_tab_has_the_answer() {
     let mut bench = Bench::ready();
     bench.request("x");

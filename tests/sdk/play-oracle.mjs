@@ -1,0 +1,125 @@
+// What must hold of an outbox whatever befalls it: looked at as it happens, and once it is calm.
+//
+// Invariant: what is held against it is promised by README.md of the package, or by docs/guarantees.md; known limits are left out by name.
+
+/** What ends the waiting, and not the request. */
+const GOES_ON = new Set(["gave-up", "closed"]);
+
+export class Oracle {
+  /** What ran, in order: `{ key, id, path, body }`. */
+  ran = [];
+  /** The calls, in order. */
+  calls = [];
+  #world;
+  /** Whose answer is with who asked for it, or is about to be. */
+  #heard = new Set();
+  /** Of which somebody was told how it ended. */
+  #told = new Set();
+
+  constructor(world) {
+    this.#world = world;
+  }
+
+  #isWrong(what) {
+    this.#world.says(`WRONG: ${what}`);
+    this.#world.faults.push(what);
+  }
+
+  runs({ key, id, path, body }) {
+    const is = this.ran.push({ key, id, path, body });
+    if (this.ran.some((other, index) => index < is - 1 && other.key === key && other.id === id)) this.#isWrong(`${id} of ${body} ran twice`);
+    return { is, key, id, path, body };
+  }
+
+  /** The key is told to forget these. */
+  acknowledges(record, key, ids) {
+    for (const id of ids) {
+      const hasRun = this.ran.some((run) => run.key === key && run.id === id);
+      if (hasRun && record(key, id)?.state === "executed" && !this.#heard.has(`${key} ${id}`)) this.#isWrong(`${id} was acknowledged, and nobody has its answer`);
+    }
+  }
+
+  /** A page hears how a request ended. */
+  ends({ requestId, status }) {
+    this.#told.add(requestId);
+    if (status !== undefined) for (const { key, id } of this.ran) if (id === requestId) this.#heard.add(`${key} ${id}`);
+  }
+
+  /** Somebody has an answer to what he knows by id. */
+  async takes(who, id, response) {
+    const said = await response.json();
+    const run = this.ran[said.is - 1];
+    if (!run || run.id !== said.id) this.#isWrong(`${who} got an answer to nothing: ${JSON.stringify(said)}`);
+    else this.#heard.add(`${run.key} ${run.id}`);
+    if (id !== undefined && said.id !== id) this.#isWrong(`${who} ${id} got the answer to ${said.id}`);
+    this.#told.add(said.id);
+    return said;
+  }
+
+  /** A caller is answered. */
+  async answers(call, response) {
+    const said = await this.takes(`${call.tab} who calls`, call.id, response);
+    call.ended = said;
+    if (said.body !== call.body || said.path !== call.path) this.#isWrong(`${call.tab} who calls ${call.id} ${call.path} ${call.body} got the answer to ${said.path} ${said.body}`);
+  }
+
+  /** What was never answered comes to who recovers. */
+  async recovers(taken, tab, { requestId, response, error }) {
+    // Of what a store says that it has lost, that is told first.
+    if (taken.has(requestId) && !this.#world.lost.has(requestId)) this.#isWrong(`${tab} recovers ${requestId} again, and has taken it`);
+    if (response) await this.takes(`${tab} who recovers`, requestId, response);
+    else this.#checkError(`${requestId}, which ${tab} recovers,`, error, this.#runsOf(requestId));
+    this.#told.add(requestId);
+    if (!requestId.startsWith("id-")) taken.add(requestId);
+  }
+
+  #runsOf(id) {
+    return this.ran.filter((run) => run.id === id);
+  }
+
+  #checkError(what, error, runs) {
+    this.#world.checkTold(what, error, runs.length > 0);
+  }
+
+  /** That what was told is so for good: `no` above all. */
+  checkEnds() {
+    for (const call of this.calls) {
+      const { id, error, body, path, what } = call;
+      const runs = this.ran.filter((run) => (id === undefined ? run.body === body : run.id === id));
+      if (!error) continue;
+      if (error.code === undefined) {
+        if (id === undefined && runs.length) this.#isWrong(`${what} was told ${error}, and ran`);
+        continue;
+      }
+      // Of an id that is in use for another payload, only that one is known to have run.
+      if (runs.every((run) => run.body === body && run.path === path)) this.#checkError(what, error, runs);
+    }
+  }
+
+  /** That who waits in a page that is there waits no more; `stillThere`: whether a page is. */
+  get waiting() {
+    return this.calls.filter((call) => !call.isOver && !call.page.isGone);
+  }
+
+  /** That of what ran somebody was told how it ended, but where that was said to be the end. */
+  checkTold() {
+    const forgone = new Set(this.calls.filter(({ error }) => error && !GOES_ON.has(error.code)).map(({ error, body }) => error.requestId ?? body));
+    for (const { id, body } of this.ran) {
+      if (!id.startsWith("id-") && !this.#told.has(id) && !forgone.has(id)) this.#isWrong(`${id} of ${body} ran, and nobody was told`);
+    }
+  }
+
+  /** That the requests of a tab to a key, as far as it is known, took effect in the order of the calls. */
+  checkOrder() {
+    // What a store says that it has lost, and has, is another's from then on.
+    const at = new Map(this.ran.map(({ id, body }, index) => [body, this.#world.lost.has(id) ? undefined : index]));
+    const last = new Map();
+    for (const { page, key, path, id, body, ordered } of this.calls) {
+      if (!ordered || id !== undefined || at.get(body) === undefined) continue;
+      const lane = `${page.number} ${key ?? path}`;
+      const before = last.get(lane);
+      if (before && at.get(before) > at.get(body)) this.#isWrong(`${body} ran before ${before}, of which it comes after`);
+      last.set(lane, body);
+    }
+  }
+}

@@ -1,0 +1,148 @@
+// A play of a session that goes from page to page: each calls, gives up, closes, freezes, goes offline and dies as chance has it, until it is calm.
+
+import { Semel } from "../../sdk/npm/node.js";
+import { HEADERS_MS_MAX } from "./playing.mjs";
+import { deposit, SessionStub } from "./session-stub.mjs";
+import { URL_OF_STUB } from "./stub.mjs";
+
+const STEPS = 50;
+const TABS_MAX = 3;
+
+export async function playSession(world) {
+  const { faults } = world;
+  const server = new SessionStub();
+  server.each = ({ path, elements }, serve) => world.carry(`${path} ${JSON.stringify(elements).slice(0, 300)}`, async () => serve());
+  const told = new Map();
+  const [answered, aborted, calls] = [new Set(), new Set(), []];
+  const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
+  let opened = 0;
+
+  const open = async () => {
+    const page = world.page();
+    const tab = { name: `tab ${(opened += 1)}`, page };
+    page.number = opened;
+    world.says(`${tab.name} opens`);
+    tab.opens = page.run(async () => {
+      const headers = world.below(2) ? undefined : () => world.pass(HEADERS_MS_MAX);
+      tab.semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: world.fetchOf(page, server), durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers, ...intervals });
+      const onrecovered = async ({ response, error, requestId }) => {
+        await world.pass(10);
+        if (world.happens(0.2)) throw new Error("not taken");
+        world.says(`${tab.name} recovers ${requestId}: ${error?.code}`);
+        if (response) answered.add((await response.json()).ran);
+      };
+      const onpaused = ({ error, resume, giveUp }) => {
+        world.says(`${tab.name} pauses: ${error.code}`);
+        setTimeout(world.isCalm || world.happens(0.8) ? resume : giveUp, world.oneOf(1, 5, 50));
+      };
+      for (;;) {
+        try {
+          tab.session = await tab.semel.session("accounts/a", "s", { store: world.store(page), onrecovered, onpaused });
+          break;
+        } catch (error) {
+          world.says(`${tab.name} could not open: ${error.message}`);
+          await world.sleep(10);
+        }
+      }
+      world.says(`${tab.name} has epoch ${tab.session.epoch}, after ${tab.session.lastSeq}`);
+      tab.isOpen = true;
+    });
+    return tab;
+  };
+
+  const makeCall = ({ name, page, session }, body) => {
+    const call = { page, body };
+    calls.push(call);
+    world.says(`${name} calls ${body}`);
+    page.run(async () => {
+      const aborting = new AbortController();
+      if (world.happens(0.3)) setTimeout(() => aborting.abort(aborted.add(body)), world.below(40));
+      // What has a header of its own goes alone, and not with others.
+      const headers = world.happens(0.15) ? { "x-alone": body } : {};
+      try {
+        const { ran } = await (await deposit(session, body, { headers, signal: aborting.signal })).json();
+        if (ran !== body) faults.push(`${body} got the answer to ${ran}`);
+        answered.add(body);
+        world.says(`${body} is answered`);
+      } catch (error) {
+        world.says(`${body} is told ${error.code ?? error}, executed: ${error.executed}`);
+        told.set(body, error);
+      }
+      call.isOver = true;
+    });
+  };
+
+  const tabs = [await open()];
+  for (let step = 0; step < STEPS; step += 1) {
+    const at = world.below(tabs.length);
+    const tab = tabs[at];
+    const what = world.below(100);
+    if (tab.page.isGone) tabs[at] = await open();
+    else if (tab.page.isFrozen) {
+      if (what < 20) thaw(world, tab);
+      else if (what < 24) tab.page.goes();
+      else await world.pass(25);
+    } else if (what < 3) {
+      world.says(`${tab.name} is gone`);
+      tab.page.goes();
+    } else if (what < 6) {
+      world.says(`${tab.name} is frozen`);
+      tab.page.isUnlit = world.happens(0.2);
+      tab.page.frozenMs = world.time.ms;
+      tab.page.freeze();
+    } else if (what < 10) {
+      world.says(`${tab.name} goes ${tab.page.isOnline ? "offline" : "online"}`);
+      tab.page.goesOffline(!tab.page.isOnline);
+    } else if (what < 12) tab.page.wallMs += world.oneOf(-3_600_000, -10_000, -1_000, 1_000, 10_000, 3_600_000);
+    else if (!tab.isOpen) await world.pass(25);
+    else if (what < 60) {
+      for (let many = world.oneOf(1, 1, 1, 8); many > 0; many -= 1) makeCall(tab, `b${calls.length}`);
+    } else if (what < 64) {
+      world.says(`${tab.name} closes`);
+      await tab.page.run(() => (what < 62 ? tab.session.close() : tab.semel.close()));
+      tabs[at] = await open();
+    } else if (what < 70 && tabs.length < TABS_MAX) tabs.push(await open());
+    else await world.pass(world.oneOf(25, 25, 25, 500, 2_000));
+  }
+  await world.pass(world.oneOf(25, 1_000, 60_000));
+  world.isCalm = true;
+  world.says("calm");
+  for (const tab of tabs) {
+    if (tab.page.isGone) continue;
+    if (tab.page.isFrozen) thaw(world, tab);
+    if (!tab.page.isOnline) tab.page.goesOffline(true);
+    // One that opens for ever since it is asked to is not closed: it takes the session over once more.
+    await tab.opens;
+    await tab.page.run(() => tab.semel.close());
+  }
+  await world.sleep(5_000);
+  const last = await open();
+  await last.opens;
+  makeCall(last, "last");
+  const waiting = () => calls.filter(({ isOver, page }) => !isOver && !page.isGone).map(({ body }) => body);
+  await world.comesTo(() => `nobody waits: ${waiting()}`, () => !waiting().length);
+  await world.comesTo(() => `nothing is left in the store: ${[...world.rows.keys()]}`, () => !world.rows.size);
+  await last.page.run(() => last.semel.close());
+
+  if (new Set(server.effects).size < server.effects.length) faults.push(`something ran twice: ${server.effects}`);
+  const ran = new Set(server.effects);
+  for (const number of new Set(calls.map(({ page }) => page.number))) {
+    const made = calls.filter(({ body, page }) => page.number === number && ran.has(body)).map(({ body }) => body);
+    const took = server.effects.filter((body) => made.includes(body));
+    if (`${made}` !== `${took}`) faults.push(`tab ${number} called ${made}, and they ran as ${took}`);
+  }
+  for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
+  for (const [body, error] of told) world.checkTold(body, error, ran.has(body));
+  for (const body of ran) {
+    const isForgone = aborted.has(body) || told.get(body)?.code === "store-failed";
+    if (!answered.has(body) && !isForgone) faults.push(`${body} ran, and nobody has its answer`);
+  }
+}
+
+function thaw(world, { name, page }) {
+  const ms = world.time.ms - page.frozenMs;
+  world.says(`${name} thaws after ${ms}`);
+  page.isUnlit = false;
+  page.thaw(world.happens(0.3) ? ms : 0);
+  page.hears(world.oneOf("pageshow", "resume"));
+}
