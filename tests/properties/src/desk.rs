@@ -7,6 +7,7 @@
 
 use crate::desk_calls::{Calls, RETENTION_S, element};
 use crate::desk_handler::{Asked, Book, UNDOING};
+use crate::desk_sent::{SENT, heard};
 use crate::source::Source;
 use semel_core::id::Key;
 use semel_core::message::Headers;
@@ -50,7 +51,7 @@ pub fn check(bytes: &[u8]) {
     let mut source = Source::new(bytes);
     let config = config(&mut source);
     let world = || World::in_memory(KEY, Book, config.clone());
-    let mut run = Run { one: world(), many: world(), calls: Calls::default(), latest_ms: 0 };
+    let mut run = Run { one: world(), many: world(), calls: Calls::default(), latest_ms: 0, chance: 0 };
     for _ in 0..STEPS_MAX {
         if source.is_empty() {
             break;
@@ -78,6 +79,8 @@ struct Run {
     calls: Calls,
     /// The latest that their clocks have been since they started.
     latest_ms: i64,
+    /// How often they were asked what is to be sent.
+    chance: i64,
 }
 
 impl Run {
@@ -109,6 +112,7 @@ impl Run {
                 self.restart();
                 self.group(source, Some(fault));
             }
+            15 | 16 => self.carry(source),
             _ => self.group(source, None),
         }
     }
@@ -183,6 +187,20 @@ impl Run {
     fn burst(&mut self, source: &mut Source<'_>) {
         let calls = self.calls.burst(source, &self.one);
         self.together(&calls, 0, None);
+    }
+
+    /// Both have sent what is due, and hear the same of it.
+    fn carry(&mut self, source: &mut Source<'_>) {
+        for _ in 0..=source.below(4) {
+            self.chance += 1;
+            let Self { one, many, chance, .. } = self;
+            let sendings = [&mut *one, &mut *many].map(|world| world.send_next_by(*chance));
+            assert_eq!(sendings[0], sendings[1]);
+            let Some(sending) = &sendings[0] else { return };
+            let heard = heard(source, sending);
+            let told = [one, many].map(|world| world.sent(sending, heard.clone()));
+            assert_eq!(told[0], told[1]);
+        }
     }
 
     fn group(&mut self, source: &mut Source<'_>, fault: Option<Fault>) {
@@ -280,6 +298,10 @@ impl Run {
         for query in KEPT {
             assert_eq!(many.database.query(query), one.database.query(query), "{query}");
         }
+        let tables = one.database.tables();
+        for (table, query) in SENT.iter().filter(|(table, _)| tables.contains(&(*table).to_owned())) {
+            assert_eq!(many.database.query(query), one.database.query(query), "{table}");
+        }
         assert_eq!(many.count(), one.count());
         assert_eq!(many.wakes_at(), one.wakes_at());
         for (world, which) in [(&*one, "one by one"), (&*many, "together")] {
@@ -335,7 +357,7 @@ fn panics(call: &Call) -> bool {
 fn undoes(call: &Call, reply: &Reply) -> bool {
     let path = call.url().0;
     let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
-    ["/nested", "/tally/nested"].contains(&path)
+    ["/nested", "/tally/nested", "/sends/nested"].contains(&path)
         || !is_done && (UNDOING.contains(&path) || panics(call) || path.starts_with("/semel/"))
         || reads(call)
 }

@@ -3,6 +3,7 @@
 //! Invariant: what is made depends on the bytes and on what is committed by then, so that a place is the next one as a rule.
 
 use crate::desk_handler::{Book, PATHS, UNDOING};
+use crate::desk_sent;
 use crate::source::Source;
 use semel_core::header::{self, AHEAD_MS_MAX, quoted};
 use semel_core::id::Principal;
@@ -35,7 +36,7 @@ impl Calls {
             24 => self.close(source, world),
             25 | 26 => look_up(&id(source)),
             27 => acknowledge(&Value::Array(self.acks(source, world)).to_string()),
-            28 => self.administrators(source),
+            28 => self.administrators(source, world),
             29 => post("/count"),
             30 => source.pick(&[get as fn(&str) -> Call, head])(source.pick(PATHS)),
             _ => self.change(source, world).too_large(),
@@ -144,8 +145,12 @@ impl Calls {
         post(&control("cancel")).id(&self.own()).body(body.to_string())
     }
 
-    fn administrators(&mut self, source: &mut Source<'_>) -> Call {
-        match source.below(6) {
+    fn administrators(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Call {
+        match source.below(9) {
+            6 => admin::ask("/effects"),
+            7 | 8 => {
+                admin::mend(&self.own(), &desk_sent::id(source, world), source.pick(&["retry", "drop", "park", "park"]))
+            }
             0 => admin::delete_key(&self.own()),
             1 | 2 => admin::delete_record(&self.own(), &id(source)),
             3 => admin::cancel_for(&self.own(), &json!({ "id": id(source) }).to_string()),

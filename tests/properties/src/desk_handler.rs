@@ -6,6 +6,7 @@
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
+use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Outgoing};
 use semel_core::server::sql::atomically;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, State, Value};
 
@@ -35,6 +36,11 @@ pub const PATHS: &[&str] = &[
     "/tally",
     "/tally/guarded",
     "/tally/overdrawn",
+    "/sends/one",
+    "/sends/one",
+    "/sends/some",
+    "/sends/tally",
+    "/sends/caught",
 ];
 
 /// The paths of what undoes, all or a part.
@@ -48,6 +54,9 @@ pub const UNDOING: &[&str] = &[
     "/tally/fails",
     "/tally/nested",
     "/tally/overdrawn",
+    "/sends/fails",
+    "/sends/many",
+    "/sends/nested",
 ];
 
 /// What it keeps in memory: until all of a commit have run, or until the request is over, as what the table may refuse.
@@ -101,8 +110,47 @@ impl Book {
     }
 }
 
+impl Book {
+    /// Has something sent.
+    fn sends(context: &mut Context<'_>, rest: &[&str], id: &str) -> Result<Response, Failure> {
+        let to_key = |context: &mut Context<'_>, key| context.emit(key, "/count", Outgoing::json(id));
+        match rest {
+            ["some"] => {
+                to_key(context, "counters/2")?;
+                context.call("https://outside.example/pay?a=b", Outgoing::json(id))?;
+                to_key(context, "counters/3")?;
+                to_key(context, "counters/2")?;
+            }
+            ["tally"] => {
+                Self::tally(context, &[])?;
+                to_key(context, "counters/3")?;
+            }
+            ["caught"] => {
+                drop(context.emit("counters/2", "/semel/v1/health", Outgoing::json(id)));
+                to_key(context, "counters/2")?;
+            }
+            ["many"] => (0..=EFFECTS_PER_REQUEST_MAX).try_for_each(|_| to_key(context, "counters/2"))?,
+            ["nested"] => {
+                let sql = context.sql;
+                let undone: Result<(), Failure> = atomically(sql, || {
+                    to_key(context, "counters/2")?;
+                    Err(Failure::NotFound)
+                });
+                drop(undone);
+                to_key(context, "counters/2")?;
+            }
+            _ => to_key(context, "counters/2")?,
+        }
+        if rest == ["fails"] {
+            return Err(Failure::Other("told to fail".to_owned()));
+        }
+        Ok(Response { status: 202, headers: Headers::new(), body: Vec::new() })
+    }
+}
+
 impl Handler for Book {
     const SCHEMA_VERSION: i64 = 1;
+    const EMITS: bool = true;
 
     fn key(&self, _method: &Method, path: &Path) -> KeyRule {
         if path.segments().first() == Some(&"unhandled") { KeyRule::Unhandled } else { KeyRule::Any }
@@ -118,8 +166,11 @@ impl Handler for Book {
         if let ["tally", rest @ ..] = request.path.segments().as_slice() {
             return Self::tally(context, rest);
         }
-        let sql = context.sql;
         let id = ["idempotency-key", "semel-session"].into_iter().find_map(|name| request.headers.get(name));
+        if let ["sends", rest @ ..] = request.path.segments().as_slice() {
+            return Self::sends(context, rest, id.unwrap_or_default());
+        }
+        let sql = context.sql;
         let insert = |id: &str| sql.exec("INSERT INTO effects (id) VALUES (?1)", &[id.into()]).map(|_| ());
         let number = |statement: &str| {
             let rows = sql.exec(statement, &[])?;

@@ -8,7 +8,8 @@
 //! - [`sessions`]: the client's sessions: rows, changes, and the machine
 //! - [`table`]: rows of a key, whole and damaged
 //! - [`engine`]: any requests in any order
-//! - [`desk`]: many requests together, and one by one. [`desk_calls`]: which; [`desk_handler`]: what answers them
+//! - [`desk`]: many requests together, and one by one. [`desk_calls`]: which; [`desk_handler`]: what answers them; [`desk_sent`]: what
+//!   these have sent
 //! - [`source`]: choices out of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
 //!
 //! Invariants:
@@ -22,6 +23,7 @@ pub mod client;
 pub mod desk;
 pub mod desk_calls;
 pub mod desk_handler;
+pub mod desk_sent;
 pub mod effects;
 pub mod engine;
 pub mod headers;

@@ -29,6 +29,11 @@ pub fn cancel_for(own: &str, body: &str) -> Call {
     by_administrator(post(&path("/cancel")).id(own).body(body))
 }
 
+/// Has what was to be sent sent again, dropped or given up.
+pub fn mend(own: &str, id: &str, what: &str) -> Call {
+    by_administrator(post(&path(&format!("/effects/{id}/{what}"))).id(own))
+}
+
 /// The path of an administrator's request.
 pub fn path(what: &str) -> String {
     let key = Key::new(KEY).expect("a key").encoded().replace('/', "%2F");
