@@ -74,6 +74,22 @@ test("what an object does while no request is answered is its own: nothing of it
   assert.deepEqual(cursors.map((each) => each.deref()), Array(10).fill(undefined));
 });
 
+test("what a handler may not do is its own object's: where the runtime cuts one off, which ends nothing here, the alarms of others are set all the same", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const storageOf = (set) => ({ sql: { exec() {} }, kv: { put() {}, delete() {} }, transactionSync: (work) => work(), setAlarm: (atMs) => set.push(atMs) });
+  const [own, other] = [[], []];
+  const [storage, others] = [storageOf(own), storageOf(other)];
+  bind(others, {});
+  const asked = () => {
+    assert.throws(() => storage.setAlarm(1), /storage\.setAlarm is not for handle/);
+    others.setAlarm(2);
+    return { status: 204 };
+  };
+  assert.deepEqual(handle(bind(storage, { handle: asked }), "POST", "/", "", new Uint8Array(), 0, "key", "alice"), [204, "", undefined]);
+  storage.setAlarm(3);
+  assert.deepEqual([own, other], [[3], [2]]);
+});
+
 test("a transaction of a handler's own may give anything at once, null too", async () => {
   const { bind, handle } = await natively("script/script.js");
   for (const what of [null, undefined, 0, { then: 1 }]) {

@@ -15,7 +15,8 @@ import { exec } from "./storage.js";
 const engines = new WeakMap();
 /** Of the handler that is being asked: cursors of what has written, perhaps half read. */
 const cursors = [];
-let isAsked = false;
+/** Whose handler is being asked. It stays where the runtime has cut that off, and its object is gone: so nobody else takes it for their own. */
+let asked;
 let keyRule;
 
 /** What is told of who gives a promise. */
@@ -27,8 +28,6 @@ const LEFT = "storage is the handler's alone, since it gave a promise: what that
 
 /** What the engine of an object is made over: its storage, by a way of its own. */
 export function bind(storage, object) {
-  // Where a handler's object was ended, nobody came back to say so.
-  isAsked = false;
   if (!engines.has(storage)) engines.set(storage, watch(storage, object));
   return engines.get(storage);
 }
@@ -39,27 +38,27 @@ function watch(storage, object) {
   const plain = { exec: sql.exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
   const own = { sql: plain, transactionSync: transactionSync.bind(storage), remove: kv.delete.bind(kv), storage, object, hasPromised: false };
   const left = () => {
-    if (own.hasPromised && !isAsked) throw new Error(LEFT);
+    if (own.hasPromised && asked !== own) throw new Error(LEFT);
   };
   guard(kv, ["put", "delete"], left);
   guard(storage, ["put", "delete", "transaction", "deleteAll"], left);
   // The alarm is also set by what Semel itself does, where nobody is asked.
   guard(storage, ["transaction", "deleteAll", "setAlarm", "deleteAlarm"], (name) => {
-    if (isAsked) throw new Error(`storage.${name} is not for handle: what it does is another commit, or Semel's own; transactionSync is in this one`);
+    if (asked === own) throw new Error(`storage.${name} is not for handle: what it does is another commit, or Semel's own; transactionSync is in this one`);
   });
   // What the runtime refuses of it, its promise would tell, which nobody waits for.
   guard(storage, ["put"], (_, key, value) => {
-    if (isAsked) Object.entries(typeof key === "string" ? { [key]: value } : key).forEach((each) => kv.put(...each));
+    if (asked === own) Object.entries(typeof key === "string" ? { [key]: value } : key).forEach((each) => kv.put(...each));
   });
   sql.exec = (...given) => {
     left();
     const cursor = exec(plain, ...given);
     // A statement has written all by the time that its first row is there.
     // One without columns has no row to be left unread, and there may be very many of these.
-    if (isAsked && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
+    if (asked === own && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
     return cursor;
   };
-  storage.transactionSync = (work) => transactionSync.call(storage, isAsked ? () => whole(() => atOnce(own, "a transaction", work())) : work);
+  storage.transactionSync = (work) => transactionSync.call(storage, asked === own ? () => whole(() => atOnce(own, "a transaction", work())) : work);
   return own;
 }
 
@@ -146,19 +145,19 @@ export function handle(own, method, url, lines, body, now, key, principal, store
 }
 
 function answered(context, own, request) {
-  isAsked = true;
+  asked = own;
   try {
-    return whole(() => asked(context, own, request));
+    return whole(() => answerTo(context, own, request));
   } catch (error) {
     // The module knows what it has refused, and the client is told that.
     return error !== undefined && error === context.refused ? undefined : wordsOf(error);
   } finally {
-    isAsked = false;
+    asked = undefined;
     context.end();
   }
 }
 
-function asked(context, own, request) {
+function answerTo(context, own, request) {
   const answer = own.object.handle(context, request);
   if (answer === null) return null;
   return answerOf(atOnce(own, "handle", answer));
