@@ -50,9 +50,9 @@ function watch(storage, object) {
   guard(storage, ["put"], (_, key, value) => {
     if (asked === own) Object.entries(typeof key === "string" ? { [key]: value } : key).forEach((each) => kv.put(...each));
   });
-  sql.exec = (...given) => {
+  sql.exec = (statement, ...values) => {
     left();
-    const cursor = exec(plain, ...given);
+    const cursor = exec(plain, statement, values);
     // A statement has written all by the time that its first row is there.
     // One without columns has no row to be left unread, and there may be very many of these.
     if (asked === own && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
@@ -128,7 +128,7 @@ export function migrate(own, from) {
   const schema = schemaOf(own);
   let version = from;
   try {
-    for (; version < schema.length; version += 1) exec(own.sql, schema[version]).toArray();
+    for (; version < schema.length; version += 1) exec(own.sql, schema[version], []).toArray();
     return undefined;
   } catch (error) {
     return `entry ${version} of the schema: ${wordsOf(error)}`;
