@@ -5,6 +5,9 @@
 /** What ends the waiting, and not the request. */
 const GOES_ON = new Set(["gave-up", "closed"]);
 
+/** So long it takes to read what is asked for, and what was before. */
+const READ_MS_MAX = 1_000;
+
 export class Oracle {
   /** What ran, in order: `{ key, id, path, body }`. */
   ran = [];
@@ -84,8 +87,9 @@ export class Oracle {
   /** That what was told is so for good: `no` above all. */
   checkEnds() {
     for (const call of this.calls) {
-      const { id, error, body, path, what } = call;
+      const { id, error, asked, body, path, what } = call;
       const runs = this.ran.filter((run) => (id === undefined ? run.body === body : run.id === id));
+      if (asked?.code) this.#checkError(what, asked, runs);
       if (!error) continue;
       if (error.code === undefined) {
         if (id === undefined && runs.length) this.#isWrong(`${what} was told ${error}, and ran`);
@@ -99,6 +103,14 @@ export class Oracle {
   /** That who waits in a page that is there waits no more; `stillThere`: whether a page is. */
   get waiting() {
     return this.calls.filter((call) => !call.isOver && !call.page.isGone);
+  }
+
+  /** That who wants to wait for so long only does not wait longer: not much, for what it asks for is read first. */
+  checkPatience() {
+    for (const { what, page, giveUpAfterMs, madeMs, endedMs, thaws } of this.calls) {
+      const isTold = page.isGone || page.thaws > thaws || page.isFrozen || endedMs - madeMs < giveUpAfterMs + READ_MS_MAX;
+      if (giveUpAfterMs !== undefined && !isTold) this.#isWrong(`${what} was told after ${endedMs - madeMs} ms, and wanted to wait ${giveUpAfterMs}`);
+    }
   }
 
   /** That of what ran somebody was told how it ended, but where that was said to be the end. */

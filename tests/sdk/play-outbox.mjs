@@ -7,7 +7,7 @@ import { Stub, URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
 const TABS = 3;
-const IDS = 8;
+const IDS = 4;
 /** So long an answer is kept for another tab, and a little. */
 const KEPT_MS = 25 * 3_600_000;
 /** Where calls go: path and key. The second path leads to the key of the first. */
@@ -19,7 +19,7 @@ const PLACES = [
   ["/orders", "free"],
   ["/orders", "free"],
 ];
-const OWN = [["/accounts/a/deposit", undefined], ["/accounts/a/deposit", "accounts/a"], ["/accounts/a/withdraw", "accounts/a"]];
+const OWN = [["/accounts/a/deposit", "accounts/a"], ["/accounts/a/deposit", "accounts/a"], ["/accounts/a/withdraw", undefined]];
 
 export async function playOutbox(world) {
   const oracle = new Oracle(world);
@@ -31,11 +31,11 @@ export async function playOutbox(world) {
   const open = async (limited = limits) => {
     const page = world.page();
     page.number = opened += 1;
-    const tab = { name: `tab ${opened}`, page, taken: new Set() };
+    const giveUpAfterMs = world.oneOf(60, 500, Infinity, Infinity);
+    const tab = { name: `tab ${opened}`, page, giveUpAfterMs, taken: new Set() };
     world.says(`${tab.name} opens`);
     await page.run(async () => {
       const fetch = limitedFetch(world, page, server, limited.maxAttempts);
-      const giveUpAfterMs = world.oneOf(60, 500, Infinity, Infinity);
       const options = { url: URL_OF_STUB, identity: "alice", fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world), onpaused: onpausedOf(world) };
       for (;;) {
         try {
@@ -43,7 +43,7 @@ export async function playOutbox(world) {
           break;
         } catch (error) {
           world.says(`${tab.name} could not open: ${error.message}`);
-          await world.sleep(10);
+          await world.sleep(50);
         }
       }
       const { semel } = tab;
@@ -53,7 +53,10 @@ export async function playOutbox(world) {
         world.says(`${tab.name} recovers ${recovered.requestId} ${recovered.response?.status} ${recovered.error?.code} ${recovered.error?.executed}`);
         await oracle.recovers(tab.taken, tab.name, recovered);
       };
-      semel.onrecovered = tab.onrecovered;
+      // Until then answers are kept.
+      const takes = () => (semel.onrecovered = tab.onrecovered);
+      if (world.happens(0.2)) setTimeout(takes, 300);
+      else takes();
       // What has an answer may be acknowledged before its caller goes on.
       semel.addEventListener("settled", ({ detail }) => oracle.ends(detail));
     });
@@ -65,16 +68,19 @@ export async function playOutbox(world) {
     const at = world.below(TABS);
     const tab = tabs[at];
     const what = world.below(100);
+    await world.pass(12);
     if (tab.page.isFrozen) {
       if (what < 15) thaw(world, tab);
       else if (what < 18) die(world, tab);
       else await world.pass(25);
-    } else if (what < 50) {
-      for (let many = world.oneOf(1, 1, 1, 6); many > 0; many -= 1) makeCall(world, oracle, tab);
+    } else if (what < 46) makeCall(world, oracle, tab);
+    else if (what < 50) {
+      // Many at once go together.
+      for (let many = world.oneOf(4, 9); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
     } else if (what < 58) ask(world, oracle, tab);
     else if (what < 62) {
       world.says(`${tab.name} closes`);
-      await tab.page.run(() => tab.semel.close());
+      await close(tab);
       tabs[at] = await open();
     } else if (what < 65) die(world, tab);
     else if (what < 69) freeze(world, tab);
@@ -84,6 +90,7 @@ export async function playOutbox(world) {
     else if (what < 79) tab.page.run(() => tab.semel.resume());
     else if (what < 80) tab.page.run(() => tab.semel.pending()).catch(() => {});
     else if (what < 82) cancelled(world, oracle, server);
+    else if (what < 84) world.outage(world.oneOf("network", "store"), world.oneOf(30, 100, 300));
     else await world.pass(world.oneOf(25, 25, 25, 500));
     if (tabs[at].page.isGone) tabs[at] = await open();
   }
@@ -93,6 +100,9 @@ export async function playOutbox(world) {
 
 function serverOf(world, oracle) {
   const server = new Stub();
+  // The clocks of keys are of machines of their own.
+  server.aheadMs = world.oneOf(0, 0, -3_600_000, 3_600_000);
+  server.aheadMsOfKeys.set("free", server.aheadMs + world.oneOf(0, 50_000));
   server.lapses = (id) => !id.startsWith("id-");
   server.handler = ({ key, id, path, body }) => {
     if (world.happens(0.03)) throw server.problem(key, 500, "rolled-back", { executed: "no" });
@@ -120,7 +130,10 @@ function serverOf(world, oracle) {
 function limitedFetch(world, page, server, most) {
   const fetch = world.fetchOf(page, server);
   let underWay = 0;
+  /** When each may be sent again. */
+  const notBefore = new Map();
   return async (url, init) => {
+    if (page.isClosed) world.faults.push(`${url} was sent though all is closed`);
     if (/health|acks$/.test(url) || init.keepalive) return fetch(url, init);
     if ((underWay += 1) > most) world.faults.push(`${underWay} attempts are under way, of at most ${most}`);
     let hasEnded = false;
@@ -129,7 +142,16 @@ function limitedFetch(world, page, server, most) {
       hasEnded = true;
     };
     init.signal.addEventListener("abort", ends);
-    return fetch(url, init).finally(ends);
+    const id = init.headers.get?.("idempotency-key")?.replace(/"(cancel-)?/g, "");
+    if (world.time.ms + page.steadyMs < notBefore.get(id)) world.faults.push(`${id} was sent sooner than the server asked for`);
+    try {
+      const answer = await fetch(url, init);
+      const after = answer.headers.get("retry-after");
+      if (after && !hasEnded) notBefore.set(id, world.time.ms + page.steadyMs + after * 1_000);
+      return answer;
+    } finally {
+      ends();
+    }
   };
 }
 
@@ -152,17 +174,16 @@ function onpausedOf(world) {
 }
 
 /** A call, with an id of few or with none; alone in what it says then. */
-function makeCall(world, oracle, { name, page, semel }, isOwn = world.below(10) < 5) {
+function makeCall(world, oracle, { name, page, semel, giveUpAfterMs }, isOwn = world.below(10) < 5, given = {}) {
   const id = isOwn ? `id-${world.below(IDS)}` : undefined;
-  const [path, key] = world.oneOf(...(isOwn ? OWN : PLACES));
+  const { place: [path, key] = world.oneOf(...(isOwn ? OWN : PLACES)), ordered = world.below(10) < 6 } = given;
   const body = isOwn ? `${id} ${world.below(2)}` : `call-${oracle.calls.length}`;
-  const ordered = world.below(10) < 6;
-  const call = { tab: name, page, id, path, key, body, ordered, what: `${name}'s ${id} ${path} ${body}` };
+  const call = { tab: name, page, id, path, key, body, ordered, giveUpAfterMs, madeMs: world.time.ms, thaws: page.thaws, what: `${name}'s ${id} ${path} ${body}` };
   oracle.calls.push(call);
   world.says(`${name} calls ${id} ${path} ${key} ${body} ${ordered ? "in order" : ""}`);
   page.run(async () => {
     const aborting = new AbortController();
-    if (world.happens(0.3)) setTimeout(() => aborting.abort(), world.oneOf(0, 10, 40, 300) && world.below(40));
+    if (world.happens(0.35)) setTimeout(() => aborting.abort(), world.below(world.oneOf(1, 40, 300)));
     try {
       await oracle.answers(call, await semel.fetch(path, { method: "POST", body: bodyOf(world, body), ordered, key, signal: aborting.signal, ...(id && { id }) }));
       world.says(`${call.what} is answered`);
@@ -170,7 +191,7 @@ function makeCall(world, oracle, { name, page, semel }, isOwn = world.below(10) 
       call.error = error;
       world.says(`${call.what} is told ${error.code ?? error}, executed: ${error.executed}, ${error.requestId}`);
     }
-    call.isOver = true;
+    [call.isOver, call.endedMs] = [true, world.time.ms];
   });
 }
 
@@ -204,6 +225,11 @@ function ask(world, oracle, { name, page, semel }) {
     }
     call.isOver = true;
   });
+}
+
+async function close({ page, semel }) {
+  await page.run(() => semel.close());
+  page.isClosed = true;
 }
 
 function die(world, { name, page }) {
@@ -258,7 +284,7 @@ async function calms(world, oracle, tabs, open) {
     if (!page.isOnline) page.goesOffline(true);
     page.run(() => Object.assign(semel, { onrecovered }));
     if (world.hasPresence && world.below(2)) continue;
-    await page.run(() => semel.close());
+    await close({ page, semel });
   }
   // What is stored now is found at the next look: where nobody can tell who lives, there is none.
   await world.sleep(5_000);
@@ -267,17 +293,18 @@ async function calms(world, oracle, tabs, open) {
   await world.comesTo(() => "nothing is pending", async () => !(await last.page.run(() => last.semel.pending())).length);
   const counts = JSON.stringify(last.semel.getSnapshot());
   if (counts !== '{"pending":0,"paused":0,"online":true}') world.faults.push(`what is shown in the end: ${counts}`);
-  for (const { page, semel } of [...tabs, last]) await page.run(() => semel.close());
+  for (const tab of [...tabs, last]) await close(tab);
   await world.sleep(KEPT_MS);
   // What was kept, and had still to be acknowledged, is let go of at the look after that.
   for (let many = 0; many < 3 && (many === 0 || world.rows.size); many += 1) {
     const next = await open({ maxAttempts: 32, maxPending: 1_000 });
     makeCall(world, oracle, next, false);
     await world.sleep(20_000);
-    await next.page.run(() => next.semel.close());
+    await close(next);
   }
   if (world.rows.size) world.faults.push(`left in the store: ${[...world.rows.keys()]}`);
   oracle.checkEnds();
   oracle.checkTold();
+  oracle.checkPatience();
   oracle.checkOrder();
 }

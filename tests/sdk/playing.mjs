@@ -16,9 +16,10 @@ export const HEADERS_MS_MAX = 8;
 /** An attempt that is on its way for so long at most may still come. */
 const LATE_MS_MAX = 30_000;
 
+let loading;
+
 /** Runs `play` by each seed up to `seeds`, or from PLAY on by so many as PLAYS says. It gives what was wrong, and what happened. */
 export async function played(seeds, play) {
-  await loaded();
   const wrong = [];
   const { PLAY = 0, PLAYS = process.env.PLAY ? 1 : seeds } = process.env;
   for (let seed = Number(PLAY); seed < Number(PLAY) + Number(PLAYS); seed += 1) {
@@ -30,6 +31,7 @@ export async function played(seeds, play) {
 
 /** The world after `play` by a seed. */
 export async function playedOnce(seed, play) {
+  await (loading ??= loaded());
   const world = new World(seed);
   try {
     await inTimeOfItsOwn(() => world.drawn(), (time, outside) => play(world.begins(time, outside)));
@@ -74,6 +76,7 @@ class World {
   lost = new Set();
   living = new Set();
   #state;
+  #out = new Map();
 
   constructor(seed) {
     this.#state = seed * 7_919 + 17;
@@ -107,6 +110,16 @@ class World {
 
   happens(share) {
     return !this.isCalm && this.drawn() < share;
+  }
+
+  /** For so long nothing of `what`, the network or the store, comes through. */
+  outage(what, ms) {
+    this.says(`no ${what} for ${ms} ms`);
+    this.#out.set(what, this.time.ms + ms);
+  }
+
+  isOut(what) {
+    return this.time.ms < this.#out.get(what);
   }
 
   says(text) {
@@ -151,7 +164,7 @@ class World {
   /** What becomes of a call. `serve`: what the worker makes of it. */
   async carry(call, serve) {
     await this.pass(this.happens(this.slow) ? 3_000 : 15);
-    if (this.happens(this.lossy)) return lost();
+    if (this.happens(this.isOut("network") ? 1 : this.lossy)) return lost();
     if (this.happens(0.05)) this.comesAgain(call, serve);
     if (this.happens(this.refuses)) {
       const refusal = this.oneOf(...REFUSALS);
@@ -178,7 +191,7 @@ class World {
   /** A store over the rows that all tabs share. `page` may lose its lock while it is frozen, as one in WebKit's cache does. */
   store(page) {
     const failing = (share, what) => {
-      if (!this.happens(share)) return;
+      if (!this.happens(this.isOut("store") ? 1 : share)) return;
       this.says(`the store fails at ${what}`);
       throw new Error("the disk fails");
     };
@@ -202,7 +215,11 @@ class World {
         failing(this.fails, id);
         change(id, to);
         await this.pass(4);
-        if (this.happens(0.06)) change(id, to);
+        if (this.happens(0.06)) {
+          // It can't tell whether it has done it. A page may be frozen in between.
+          await this.pass(8);
+          change(id, to);
+        }
         if (!this.happens(this.loses)) return;
         this.lost.add(id);
         this.says(`the store says that it has lost ${id}`);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { leavePage, page } from "./page-stub.mjs";
 import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
-import { Stub, hang, lost, problem, rejection, until, within } from "./stub.mjs";
+import { Stub, clock, hang, lost, problem, rejection, until, within } from "./stub.mjs";
 
 afterEach(leavePage);
 
@@ -71,6 +71,23 @@ test("who holds a session no more hears of it though nobody waits there, and wha
   await deposit(next, "y");
   await until(() => recovered.length > 0, "it is heard of");
   assert.deepEqual([recovered, server.effects, zombie.epoch, next.epoch], [[200], ["x", "y"], 2, 4]);
+});
+
+test("whose store can't be read is closed, though a clock has jumped meanwhile: nobody would catch what that throws", async (t) => {
+  const { semel } = await outbox(t);
+  const pass = clock(t);
+  const store = new SharedRows();
+  store.load = async () => {
+    pass(10_000);
+    throw new Error("no disk");
+  };
+  const uncaught = [];
+  const hear = (error) => uncaught.push(error.message);
+  process.on("unhandledRejection", hear);
+  t.after(() => process.off("unhandledRejection", hear));
+  await assert.rejects(semel.session("accounts/a", "s", { store }), new Error("no disk"));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(uncaught, []);
 });
 
 test("whose store can't be read fences nobody", async (t) => {

@@ -17,6 +17,8 @@ const BEGINS_MS = 1_800_000_000_000;
 export class Page {
   isFrozen = false;
   isGone = false;
+  /** How often it has gone on. */
+  thaws = 0;
   isOnline = true;
   /** Since when it is offline, if it is. */
   offlineMs = 0;
@@ -58,6 +60,7 @@ export class Page {
   thaw(sleptMs = 0) {
     this.steadyMs -= sleptMs;
     this.isFrozen = false;
+    this.thaws += 1;
     // What was on its way out goes on.
     this.offlineMs = this.time.ms;
     for (const resolve of this.#held.splice(0)) resolve();
