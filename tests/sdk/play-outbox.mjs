@@ -75,8 +75,11 @@ export async function playOutbox(world) {
       else await world.pass(25);
     } else if (what < 46) makeCall(world, oracle, tab);
     else if (what < 50) {
-      // Many at once go together.
-      for (let many = world.oneOf(4, 9); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
+      // Many at once go together, once what makes them do so is loaded: at the first of them.
+      for (let times = 2; times > 0; times -= 1) {
+        for (let many = world.oneOf(4, 12); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
+        await world.pass(6);
+      }
     } else if (what < 58) ask(world, oracle, tab);
     else if (what < 62) {
       world.says(`${tab.name} closes`);

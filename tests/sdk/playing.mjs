@@ -86,6 +86,8 @@ class World {
     this.slow = this.oneOf(0, 0.02, 0.1);
     this.fails = this.oneOf(0, 0.05, 0.12);
     this.loses = this.oneOf(0, 0, 0.05, 0.1);
+    // Where it takes no time, many are stored at once, and leave together.
+    this.isQuick = this.below(10) < 4;
     // Where nobody can tell who lives, whoever opens takes over all that there is.
     this.hasPresence = this.below(10) < 8;
   }
@@ -211,10 +213,10 @@ class World {
         return structuredClone([...this.rows]);
       },
       change: (id, to) => inTurn(async () => {
-        await this.pass(this.happens(this.slow / 4) ? 3_000 : 6);
+        if (!this.isQuick) await this.pass(this.happens(this.slow / 4) ? 3_000 : 6);
         failing(this.fails, id);
         change(id, to);
-        await this.pass(4);
+        if (!this.isQuick) await this.pass(4);
         if (this.happens(0.06)) {
           // It can't tell whether it has done it. A page may be frozen in between.
           await this.pass(8);
