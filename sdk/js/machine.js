@@ -229,9 +229,9 @@ export class Machine {
     const began = Date.now();
     try {
       await this.#store.change(id, (row) => {
-        // It is made again, and what it made before may have been committed, run by another meanwhile and done with: a page may have been frozen in between.
+        // It is made again, and what it made before may have been committed, run by another meanwhile and done with: a page may have been frozen in between, or have been closed.
         // What is said is that it may be stored: see `deliver` in `semel.js`.
-        if (isCommitted && !row && Date.now() > began + DRIFT_MS_MAX) throw new StoreError("store-failed", "server lost");
+        if (isCommitted && !row && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
         // A store that never asks has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();

@@ -131,6 +131,24 @@ test("what a frozen page had stored, and another has done with, is not stored an
   assert.deepEqual([[...server.runs.values()], store.holds("late")], [[1], false]);
 });
 
+test("what a page had stored that is closed since, and another has done with, is not stored anew when its store makes the change again", async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  const { change } = store;
+  const made = new Promise((resolve) => {
+    store.change = async (id, to) => {
+      await change.call(store, id, to);
+      await semel.close();
+      // Who finds nobody there takes it over.
+      await change.call(store, id, () => undefined);
+      resolve(await change.call(store, id, to).then(() => "made", ({ code }) => code));
+    };
+  });
+  const { code, executed } = await rejection(deposit(semel, "a"));
+  assert.deepEqual([code, executed], ["closed", "unknown"]);
+  assert.deepEqual([await made, store.holds("a")], ["store-failed", false]);
+});
+
 test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
   const store = new Rows(); // Without presence: whoever opens takes over what there is.
   const server = new Stub();
