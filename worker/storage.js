@@ -19,9 +19,9 @@ const ends = new WeakMap();
 export const endBy = ({ sql }, end) => void ends.set(sql, end);
 
 /** The cursor of a statement in a transaction. */
-export function exec(sql, statement, values, ...more) {
+export function exec(sql, statement, values) {
   try {
-    return sql.exec(statement, ...values, ...more);
+    return sql.exec(statement, ...values);
   } catch (error) {
     // In a transaction, the first of these does nothing, and the runtime has begun one before whatever writes.
     if (/CONSTRAINT/.test(error) && !sql.exec("PRAGMA foreign_keys=0;PRAGMA foreign_keys").one().foreign_keys) ends.get(sql)?.();
@@ -41,14 +41,14 @@ export function rowsOf(sql, statement, values) {
 }
 
 /** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */
-export function run(...given) {
-  const { rowsWritten } = exec(...given);
+export function run(sql, statement, values) {
+  const { rowsWritten } = exec(sql, statement, values);
   written += 1;
   return rowsWritten;
 }
 
 /** The same with whole numbers, and behind them bytes, if there are any: where both lie in the module's memory, which moves no sooner than the statement is done. */
-export const runPlain = (sql, statement, numbers, bytes) => (bytes.length === 0 ? run(sql, statement, numbers) : run(sql, statement, numbers, bytes));
+export const runPlain = (sql, statement, numbers, bytes) => run(sql, statement, bytes.length === 0 ? numbers : [...numbers, bytes]);
 
 /**
  * A transaction. One that `isLight` writes nothing before all that may ask to be undone is over, and has no savepoint, which is two statements that SQLite compiles each time:
