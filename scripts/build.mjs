@@ -1,4 +1,4 @@
-// `npm run build`: builds everything that ships.
+// `npm run build`: builds everything that ships. Workers of the checkout that are named behind it are built too: those that only tests take.
 
 import { checkMachine } from "./setup/machine.mjs";
 import { installPackages } from "./setup/packages.mjs";
@@ -11,7 +11,7 @@ import { buildWww } from "./setup/www.mjs";
 await main(async () => {
   await step("this machine", checkMachine);
   await step("npm packages", installPackages);
-  await buildWorker("ledger");
+  for (const worker of ["ledger", ...process.argv.slice(2)]) await buildWorker(worker);
   await buildPackedWorkers();
   await buildWww();
   await packInspector();

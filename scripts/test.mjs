@@ -17,16 +17,15 @@ import { checkMachine } from "./setup/machine.mjs";
 import { ROOT, TARGET } from "./setup/paths.mjs";
 import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { rustForWasm } from "./setup/rust-wasm.mjs";
-import { StepError, endAfter, main, step } from "./setup/step.mjs";
-import { packInspector } from "./setup/packed-inspector.mjs";
-import { buildPackedWorkers } from "./setup/packed-worker.mjs";
-import { buildWorker } from "./setup/worker.mjs";
-import { buildWww } from "./setup/www.mjs";
+import { StepError, endAfter, main, run, step } from "./setup/step.mjs";
 
 /** Past this, what runs hangs: all tests in Node take ten minutes, and more where others work too. */
 const TIMEOUT_MS = 40 * 60_000;
 /** Past this, one test hangs: it fails by name, and the others go on. */
 const TEST_TIMEOUT_MS = 15 * 60_000;
+
+/** So many files of tests at a time: many wait, for a browser or a timer, where two cores have two that compute. */
+const FILES = 3;
 
 /** To check what uses it takes none: where there is no compiler of C++ either. */
 const NO_LIBFUZZER = "/nowhere/libfuzzer.a";
@@ -55,11 +54,9 @@ await main(async () => {
     const browser = await browserStep();
     const firefox = await otherBrowser("Firefox", haveFirefox);
     const webkit = await otherBrowser("WebKit", haveWebKit);
+    const built = build();
     await nativeTests();
-    for (const worker of ["ledger", "probe", "orders-rust"]) await buildWorker(worker);
-    await buildPackedWorkers();
-    await buildWww();
-    await packInspector();
+    console.log(await built);
     await nodeTests(browser, firefox, webkit);
   } catch (error) {
     total.failed += 1;
@@ -77,6 +74,14 @@ async function checkForWasm() {
   for (const features of [[], ["--features", "semel-sdk/session"]]) {
     await check(["clippy for wasm", ...features].join(" "), ["clippy", "--target", "wasm32-unknown-unknown", ...packages, ...features, "--locked", "--quiet", "--", "-D", "warnings"], { ...env, CARGO_TARGET_DIR: target });
   }
+}
+
+/** Builds what ships, and what only tests take, beside what follows: the last step of each takes one core alone. Resolves to what that printed. */
+function build() {
+  const built = run(process.execPath, ["scripts/build.mjs", "probe", "orders-rust"], { cwd: ROOT, timeoutMs: TIMEOUT_MS });
+  // Where what follows fails, nobody asks for it any more.
+  built.catch(() => {});
+  return built;
 }
 
 /** Checks what comes from elsewhere. Who could not be asked is said, and is no failure: not every machine reaches them. */
@@ -146,12 +151,12 @@ async function nodeTests({ chromium }, firefox, webkit) {
     files.push(...names.sort().map((name) => `${folder}/${name}`));
   }
   const env = { SEMEL_CHROMIUM: chromium, ...(firefox && { SEMEL_FIREFOX: firefox }) };
-  await run(TIMED, 1, env);
-  await run(files.filter((file) => !TIMED.includes(file)), 2, env);
+  await inNode(TIMED, 1, env);
+  await inNode(files.filter((file) => !TIMED.includes(file)), FILES, env);
 }
 
 /** Runs files of tests in Node, so many at a time. */
-async function run(files, concurrency, env) {
+async function inNode(files, concurrency, env) {
   const scratch = await mkdtemp(join(tmpdir(), "semel-test-"));
   const report = join(scratch, "report.tap");
   try {
