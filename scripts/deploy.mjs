@@ -10,7 +10,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { unreadable } from "./deploy/reading.mjs";
 import { judge } from "./deploy/settings.mjs";
-import { configOf, secretsAt, wrangler } from "./deploy/wrangler.mjs";
+import { configOf, placesAt, secretsAt, wrangler } from "./deploy/wrangler.mjs";
 import { checkMachine } from "./setup/machine.mjs";
 import { DEPLOY, installPackages } from "./setup/packages.mjs";
 import { ROOT } from "./setup/paths.mjs";
@@ -21,6 +21,7 @@ const OPTIONS = {
   config: { type: "string", default: join(ROOT, "wrangler.toml") },
   "secrets-file": { type: "string" },
   open: { type: "boolean", default: false },
+  "begin-empty": { type: "boolean", default: false },
   "dry-run": { type: "boolean", default: false },
   outdir: { type: "string" },
   message: { type: "string" },
@@ -34,11 +35,13 @@ await main(async () => {
   await step("wrangler", () => installPackages(DEPLOY));
   let config;
   let secrets;
+  let places = [];
   let said;
   await step("settings", async () => {
     config = await configOf(file);
     secrets = { given: await secretsOf(options), there: options["dry-run"] ? [] : await secretsAt(file) };
-    said = checkSettings(config, secrets, options);
+    if (!options["dry-run"]) places = await placesAt(file);
+    said = checkSettings(config, { ...secrets, places }, options);
     return said.length === 0 ? "nothing speaks against them" : "to know:";
   });
   for (const text of said) console.log(`    ${text}`);
@@ -62,8 +65,8 @@ function optionsOf(args) {
 }
 
 /** Returns what is to be known of the settings; what speaks against them is an error. */
-function checkSettings({ vars }, secrets, options) {
-  const { wrong, missing, noted } = judge({ vars, ...secrets, isOpenMeant: options.open });
+function checkSettings({ vars }, known, options) {
+  const { wrong, missing, noted } = judge({ vars, ...known, isOpenMeant: options.open, isEmptyMeant: options["begin-empty"] });
   const refused = options["dry-run"] ? wrong : [...wrong, ...missing];
   if (refused.length > 0) throw new StepError(["These settings are not deployed:", ...refused].join("\n  "), "docs/operations.md tells how settings and secrets are made.");
   // A dry run asks nobody which secrets are there, so what it misses may be.

@@ -29,10 +29,10 @@ const ADMIN_TOKEN_CHARS_MIN = 16;
 
 /**
  * Returns `{ wrong, missing, noted }`, a sentence each. `vars` are those of the configuration, `given` the secrets that go with
- * this deployment, both by name, and `there` the names of those that are deployed already. What is missing may be there in a dry
- * run, which asks nobody.
+ * this deployment, both by name, and `there` the names of those that are deployed already. `places` are those where the keys are that are
+ * there. What is missing may be there in a dry run, which asks nobody.
  */
-export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
+export function judge({ vars, given = {}, there = [], places = [], isOpenMeant = false, isEmptyMeant = false }) {
   const wrong = [];
   const missing = [];
   const noted = [];
@@ -58,6 +58,12 @@ export function judge({ vars, given = {}, there = [], isOpenMeant = false }) {
   if (!isOpen) {
     if (!hasKeys) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
     else if (!has("SEMEL_JWT_AUDIENCE")) wrong.push("SEMEL_JWT_AUDIENCE is missing: it says which tokens are meant for this deployment.");
+  }
+  // A secret that stays is what it was.
+  const isUnseen = there.includes("SEMEL_JURISDICTION") && !("SEMEL_JURISDICTION" in given);
+  const place = isUnseen ? undefined : (valueOf("SEMEL_JURISDICTION") ?? "");
+  if (!isEmptyMeant && places.some((each) => each !== place)) {
+    wrong.push("SEMEL_JURISDICTION is not what it is at the deployment that is there: every key would begin empty, and what was executed would be executed again. Say --begin-empty if that is meant.");
   }
   if (!has("SEMEL_ADMIN_TOKEN")) noted.push("There is no SEMEL_ADMIN_TOKEN: every path of the administrator, and the inspector, will answer 401.");
   return { wrong, missing, noted };

@@ -19,8 +19,8 @@ const QUIET = {
   WRANGLER_SEND_ERROR_REPORTS: "false",
   WRANGLER_SEND_METRICS: "false",
 };
-/** What this wrangler says of a Worker that was never deployed. */
-const NO_SUCH_WORKER = /Worker "[^"]*" not found\./;
+/** What this wrangler says of a Worker that was never deployed, and what Cloudflare does. */
+const NO_SUCH_WORKER = /Worker "[^"]*" not found\.|The Worker \S+ has no deployments\.|\[code: 10007\]/;
 
 /** This Node, if it is new enough, else the one that comes with wrangler. */
 export function nodeForWrangler(version = process.versions.node) {
@@ -47,11 +47,34 @@ export async function configOf(file) {
 
 /** The names of the secrets that the deployed Worker has. `ask` is `wrangler`, or a test's. */
 export async function secretsAt(file, ask = wrangler) {
+  const secrets = await askedOf(file, ask, ["secret", "list", "--format", "json"]);
+  return (secrets ?? []).map(({ name }) => name);
+}
+
+/**
+ * Where each version of the Worker that has traffic has its keys: the jurisdiction, or "" where none is set; undefined: it is a secret, whose value nobody
+ * sees. One without objects of keys has none.
+ */
+export async function placesAt(file, ask = wrangler) {
+  const places = [];
+  const { versions = [] } = (await askedOf(file, ask, ["deployments", "status", "--json"])) ?? {};
+  for (const { version_id: id } of versions) {
+    const { bindings } = (await askedOf(file, ask, ["versions", "view", id, "--json"])).resources;
+    const bound = (name) => bindings.find((binding) => binding.name === name);
+    if (bound("SEMEL") === undefined) continue;
+    const set = bound("SEMEL_JURISDICTION");
+    places.push(set === undefined ? "" : set.text);
+  }
+  return places;
+}
+
+/** What wrangler tells of the Worker that is deployed; undefined: none ever was. */
+async function askedOf(file, ask, args) {
   try {
-    return JSON.parse(await ask(["secret", "list", "--format", "json", "--config", file])).map(({ name }) => name);
+    return JSON.parse(await ask([...args, "--config", file]));
   } catch (error) {
     if (!(error instanceof StepError)) throw error;
-    if (NO_SUCH_WORKER.test(error.message)) return [];
+    if (NO_SUCH_WORKER.test(error.message)) return undefined;
     throw new StepError(error.message, "Log in: `npm run wrangler -- login`, or set CLOUDFLARE_API_TOKEN. Of several accounts, CLOUDFLARE_ACCOUNT_ID chooses one.");
   }
 }

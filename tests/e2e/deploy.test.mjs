@@ -10,7 +10,7 @@ import { after, test } from "node:test";
 import { build } from "esbuild";
 import { unreadable } from "../../scripts/deploy/reading.mjs";
 import { SETTINGS, judge } from "../../scripts/deploy/settings.mjs";
-import { configOf, nodeForWrangler, secretsAt, wrangler } from "../../scripts/deploy/wrangler.mjs";
+import { configOf, nodeForWrangler, placesAt, secretsAt, wrangler } from "../../scripts/deploy/wrangler.mjs";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { run } from "../../scripts/setup/step.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
@@ -201,17 +201,84 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);
 });
 
-test("a Worker that was never deployed has no secrets; whoever can't be asked is an error", LIMIT, async (t) => {
-  // As Cloudflare answers; what is made of it is the wrangler's that deploys.
-  let answer;
-  const api = createServer((request, response) => response.writeHead(answer[0], { "content-type": "application/json" }).end(JSON.stringify({ success: answer[0] === 200, messages: [], ...answer[1] })));
+test("keys that would begin empty are refused, unless that is meant", () => {
+  const deployment = { given: { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN } };
+  const judged = (place, places, more) => {
+    const vars = { SEMEL_JWT_AUDIENCE: "semel", ...(place !== undefined && { SEMEL_JURISDICTION: place }) };
+    const { wrong, missing, noted } = judge({ ...deployment, vars, places, ...more });
+    assert.deepEqual([missing, noted], [[], []]);
+    return wrong.map((text) => text.split(" ")[0]);
+  };
+  const refused = ["SEMEL_JURISDICTION"];
+  for (const [place, places] of [["eu", ["eu"]], ["eu", []], [undefined, [""]], ["", [""]], [undefined, []]]) assert.deepEqual(judged(place, places), [], `${place} at ${places}`);
+  for (const [place, places] of [["eu", [""]], [undefined, ["eu"]], ["", ["eu"]], ["us", ["eu"]], ["eu", ["eu", ""]]]) {
+    assert.deepEqual(judged(place, places), refused, `${place} at ${places}`);
+    assert.deepEqual(judged(place, places, { isEmptyMeant: true }), []);
+  }
+  // One that is a secret there stays, unless another goes along: nobody sees whether that is the same.
+  const there = ["SEMEL_JURISDICTION"];
+  assert.deepEqual(judged(undefined, [undefined], { there }), []);
+  const given = { ...deployment.given, SEMEL_JURISDICTION: "eu" };
+  assert.deepEqual(judged(undefined, [undefined], { there, given }), refused);
+  assert.deepEqual(judged("eu", [undefined]), refused);
+});
+
+/** As Cloudflare answers; what is made of it is the wrangler's that deploys. `answer()`: status and body, by the request. */
+async function cloudflare(t, answer) {
+  const asked = [];
+  const api = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    const [status, body] = answer(request.url);
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ success: status === 200, messages: [], ...body }));
+  });
   await new Promise((resolve) => api.listen(0, "127.0.0.1", resolve));
   t.after(() => api.close());
   const env = { CI: "true", CLOUDFLARE_API_BASE_URL: `http://127.0.0.1:${api.address().port}`, CLOUDFLARE_API_TOKEN: "a-token", CLOUDFLARE_ACCOUNT_ID: "an-account" };
-  const asked = (...answered) => ((answer = answered), secretsAt(CONFIG, (args) => wrangler(args, { env })));
-  assert.deepEqual(await asked(200, { errors: [], result: [{ name: "SEMEL_ADMIN_TOKEN", type: "secret_text" }] }), ["SEMEL_ADMIN_TOKEN"]);
-  assert.deepEqual(await asked(404, { errors: [{ code: 10007, message: "This Worker does not exist on your account." }], result: null }), []);
-  await assert.rejects(asked(403, { errors: [{ code: 10000, message: "Authentication error" }], result: null }), ({ message, advice }) => /Authentication error/.test(message) && /wrangler -- login/.test(advice));
+  return { env, asked, ask: (args) => wrangler(args, { env }) };
+}
+
+test("a Worker that was never deployed has no secrets and no keys; whoever can't be asked is an error", LIMIT, async (t) => {
+  let answer;
+  const { ask } = await cloudflare(t, () => answer);
+  const asked = (of, ...answered) => ((answer = answered), of(CONFIG, ask));
+  assert.deepEqual(await asked(secretsAt, 200, { errors: [], result: [{ name: "SEMEL_ADMIN_TOKEN", type: "secret_text" }] }), ["SEMEL_ADMIN_TOKEN"]);
+  for (const of of [secretsAt, placesAt]) {
+    assert.deepEqual(await asked(of, 404, { errors: [{ code: 10007, message: "This Worker does not exist on your account." }], result: null }), []);
+    await assert.rejects(asked(of, 403, { errors: [{ code: 10000, message: "Authentication error" }], result: null }), ({ message, advice }) => /Authentication error/.test(message) && /wrangler -- login/.test(advice));
+  }
+  assert.deepEqual(await asked(placesAt, 200, { errors: [], result: { deployments: [] } }), []);
+});
+
+/** Answers of a deployment whose traffic is split between versions with these bindings. */
+const deployed = (versions) => (url) => {
+  const result = (its) => [200, { errors: [], result: its }];
+  const [, number] = /\/versions\/v(\d+)$/.exec(url) ?? [];
+  if (number !== undefined) {
+    const metadata = { created_on: "2026-11-01T00:00:00Z", modified_on: "2026-11-01T00:00:00Z", source: "wrangler", author_email: "a@example.com" };
+    const resources = { bindings: versions[number], script: { etag: "etag", handlers: ["fetch"] }, script_runtime: { usage_model: "standard" } };
+    return result({ id: `v${number}`, number: 1, metadata, annotations: {}, resources });
+  }
+  if (!url.endsWith("/deployments")) return result([]);
+  const split = versions.map((_, at) => ({ version_id: `v${at}`, percentage: 100 / versions.length }));
+  return result({ deployments: [{ id: "one", created_on: "2026-11-01T00:00:00Z", source: "wrangler", author_email: "a@example.com", strategy: "percentage", annotations: {}, versions: split }] });
+};
+
+const KEYS_BOUND = { name: "SEMEL", type: "durable_object_namespace", class_name: "SemelObject" };
+const placed = (text) => ({ name: "SEMEL_JURISDICTION", type: "plain_text", text });
+
+test("where the keys are of each version that has traffic, wrangler tells", LIMIT, async (t) => {
+  const secret = { name: "SEMEL_JURISDICTION", type: "secret_text" };
+  const { ask } = await cloudflare(t, deployed([[KEYS_BOUND, placed("eu")], [KEYS_BOUND], [placed("eu")], [KEYS_BOUND, secret]]));
+  assert.deepEqual(await placesAt(CONFIG, ask), ["eu", "", undefined]);
+});
+
+test("what is deployed over keys of another place uploads nothing", LIMIT, async (t) => {
+  const { env, asked } = await cloudflare(t, deployed([[KEYS_BOUND, placed("eu")]]));
+  const secrets = await secretsFile("placed.json", { SEMEL_ADMIN_TOKEN: TOKEN });
+  const upload = run(process.execPath, [join(ROOT, "scripts/deploy.mjs"), "--config", DEMO, "--open", "--secrets-file", secrets], { env });
+  await assert.rejects(upload, /These settings are not deployed:\n  SEMEL_JURISDICTION is not what it is at the deployment that is there/);
+  assert.ok(asked.length >= 3, asked.join());
+  assert.deepEqual(asked.filter((each) => !each.startsWith("GET ")), []);
 });
 
 test("wrangler runs on this Node where that is new enough, else on the one beside it", async () => {
