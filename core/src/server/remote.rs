@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! - A start is recorded before its call leaves the engine.
-//! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, never leaves by itself, and
-//!   nobody hears that it did not run, unless the other side says so, or nothing was sent.
+//! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, and no later than by that of then;
+//!   it never leaves by itself, and nobody hears that it did not run, unless the other side says so, or nothing was sent.
 //! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
 
 use super::answer::Answer;
@@ -123,14 +123,15 @@ impl Turn<'_> {
         policy: &Policy,
     ) -> Result<Answer, SqlError> {
         let now_ms = self.instant.now_ms;
-        let (times, first_ms) = match identified.found.as_ref().map(|found| &found.state) {
-            Some(State::Dispatched { times, first_ms, .. }) => (*times, *first_ms),
-            _ => (0, now_ms),
+        let (times, first_ms, known_until_ms) = match identified.found.as_ref().map(|found| &found.state) {
+            Some(State::Dispatched { times, first_ms, finds_until_ms, .. }) => (*times, *first_ms, *finds_until_ms),
+            _ => (0, now_ms, None),
         };
         let times = times.saturating_add(1);
         let finds_until_ms = match policy {
             Policy::Report => Some(now_ms),
-            Policy::Resend { dedup_s } => Some(after_s(first_ms, *dedup_s)),
+            // What its route says since may be true of what is sent since.
+            Policy::Resend { dedup_s } => Some(after_s(first_ms, *dedup_s).min(known_until_ms.unwrap_or(i64::MAX))),
             Policy::Probe { .. } => None,
         };
         let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, finds_until_ms };
@@ -150,13 +151,16 @@ impl Turn<'_> {
 
     /// What becomes of an attempt of a request that is in doubt.
     pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
-        let Some(Record { at_ms, state: State::Dispatched { times, first_ms, .. }, .. }) = identified.found else {
-            return Err(SqlError("a decision to doubt what was not dispatched".to_owned()));
-        };
+        let Some(Record { at_ms, state, .. }) = &identified.found else { return Err(undispatched()) };
+        let State::Dispatched { times, first_ms, .. } = *state else { return Err(undispatched()) };
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
             return self.still_in_doubt(loaded, identified, in_flight());
+        }
+        // What was to be reported, or sent again for so long, stays so: the other side may have been another then, and who was told so have gone on.
+        if !finds_out(state, now_ms) && holds(Rule::ResendEnds) {
+            return self.still_in_doubt(loaded, identified, outcome_unknown());
         }
         let policy = self.policy(loaded)?;
         match policy {
@@ -170,7 +174,7 @@ impl Turn<'_> {
             }
             Policy::Probe { path, settle_s } => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
-                let is_proof = now_ms >= after_s(at_ms, settle_s) || !holds(Rule::ProbeSettles);
+                let is_proof = now_ms >= after_s(*at_ms, settle_s) || !holds(Rule::ProbeSettles);
                 loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
@@ -282,6 +286,10 @@ impl Turn<'_> {
             (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), aside),
         }
     }
+}
+
+fn undispatched() -> SqlError {
+    SqlError("a decision to doubt what was not dispatched".to_owned())
 }
 
 /// The instant so many seconds later, in Unix ms.

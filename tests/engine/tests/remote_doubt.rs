@@ -159,6 +159,48 @@ fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
+/// The other side may not have known ids then, nor have been one that can be asked; and who was told so may have done something about it.
+#[test]
+fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
+    for policy in [Policy::Resend { dedup_s: 600 }, Policy::Probe { path: "/orders/1".to_owned(), settle_s: 30 }] {
+        let mut world = remote(Policy::Report);
+        let call = order("a");
+        dispatched(&mut world, &call, 1);
+        *world.handler.policy.borrow_mut() = policy.clone();
+        world.restart();
+        world.pass_s(100);
+        world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
+        is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+        // What is sent from then on is by what is said from then on.
+        let sent = dispatched(&mut world, &order("b"), 1);
+        world.settle(&order("b"), &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+        world.send(&order("b")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert!(world.take_call().is_some(), "{policy:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
+    let mut world = resend();
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost());
+    *world.handler.policy.borrow_mut() = Policy::Resend { dedup_s: 600 };
+    world.restart();
+    world.pass_s(59);
+    let again = dispatched(&mut world, &call, 2);
+    world.settle(&call, &again, lost());
+    world.pass_s(1);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    // Nor for longer than is said now.
+    let mut world = remote(Policy::Resend { dedup_s: 600 });
+    dispatched(&mut world, &call, 1);
+    *world.handler.policy.borrow_mut() = Policy::Resend { dedup_s: 60 };
+    world.restart();
+    world.pass_s(60);
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}
+
 #[test]
 fn a_late_attempt_sends_nothing_and_does_not_say_that_it_did_not_run() {
     let mut world = resend();
