@@ -30,7 +30,8 @@ export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTER
   if (typeof path === "string" && path.includes("/:")) throw new TypeError(`consumer() has ${path}: a name is in braces there, as {name}`);
   const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
-  const asked = (message) => requestOf(message, { method, pathOf, idOf });
+  // Of "patch" the runtime makes no method that anything handles.
+  const asked = (message) => requestOf(message, { method: method.toUpperCase(), pathOf, idOf });
   const isNamed = idOf !== undefined;
   return async function queue(batch, env) {
     const left = [...batch.messages];
@@ -67,7 +68,7 @@ async function reasonOf(message, env, asked, { cancels, deliveries, retries, tel
   try {
     request = asked(message);
   } catch (error) {
-    return { code: "message-invalid", executed: "no", retry: "after-fix", detail: String(error).slice(0, DETAIL_CHARS_MAX) };
+    return { code: "message-invalid", executed: "no", retry: "after-fix", detail: wordsOf(error).slice(0, DETAIL_CHARS_MAX) };
   }
   const answer = await asMessage(request, env);
   const status = answer.headers.get("semel-status");
@@ -92,6 +93,15 @@ async function reasonOf(message, env, asked, { cancels, deliveries, retries, tel
   if (state === "executed") return refusal(outcome.status, textOf(outcome.body));
   // What can't be cancelled as it is never can.
   return isLast || again === "after-fix" ? reason : { retrySeconds: RETRY_SECONDS };
+}
+
+/** What was thrown. Not every object has words for itself. */
+function wordsOf(thrown) {
+  try {
+    return String(thrown);
+  } catch {
+    return "what was thrown can't be written as text";
+  }
 }
 
 /** Why an outcome makes its message a dead letter; undefined: it does not. */

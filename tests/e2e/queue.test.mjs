@@ -345,6 +345,15 @@ test("an id is a text of 1 to 255 characters; where its function gives another, 
   for (const id of ["", "x".repeat(256)]) assert.match((await of(id))[1][0].detail, /the id of a message has 1 to 255 characters/);
   for (const id of [5, undefined, Promise.resolve("x")]) assert.match((await of(id))[1][0].detail, /the id of a message is a text/);
   assert.equal((await consumed(t, EXECUTED, {}, { id: throws }))[1][0].detail.length, 1_000);
+  const throwsNoText = () => {
+    throw Object.create(null);
+  };
+  const [done, [{ code, detail }]] = await consumed(t, EXECUTED, {}, { path: throwsNoText });
+  assert.deepEqual([done, code, detail], [["ack"], "message-invalid", "what was thrown can't be written as text"]);
+});
+
+test("a method is the same in small letters", async (t) => {
+  for (const method of ["patch", "post", "DELETE"]) assert.deepEqual((await consumed(t, EXECUTED, {}, { method }))[2].map(([asked]) => asked), [method.toUpperCase()]);
 });
 
 test("what is cancelled is named with its whole key, by a change as any other is; what may have run is not", async (t) => {
