@@ -123,6 +123,33 @@ test("kill -9 while the other side is at work: that a probe finds nothing proves
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
+test("where the process stands still for longer than a call may take, that a probe finds nothing proves nothing while its caller has only just left", async () => {
+  const side = await otherSide(after);
+  // Long enough for an attempt on a busy machine.
+  const settleSeconds = 5;
+  const routes = JSON.stringify([{ ...POLICIES.probe, path: "/probe/orders", settleSeconds }]);
+  let pid;
+  const to = await front(after, side, { ...SOON, SEMEL_UPSTREAM_ROUTES: routes }, { onSpawn: (number) => (pid = number) });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const send = () => order(to, "probe", ref, { id });
+  let carryOut;
+  const arrived = new Promise((resolve) => side.heldChanges.push((finish) => resolve((carryOut = finish))));
+  const first = send();
+  await arrived;
+  process.kill(pid, "SIGSTOP");
+  // By then the call would have ended, and its settleSeconds have passed.
+  await new Promise((resolve) => setTimeout(resolve, (Number(SOON.SEMEL_UPSTREAM_TIMEOUT_SECONDS) + settleSeconds) * 1_000));
+  process.kill(pid, "SIGCONT");
+  assert.equal((await first).semel, "unavailable");
+  const from = side.requests.length;
+  const early = await send();
+  assert.deepEqual([early.status, early.semel, early.json.executed, early.json.retry], [409, "in-flight", "unknown", "same-id"]);
+  assert.deepEqual(side.requests.slice(from).map(({ method }) => method), ["GET"], "it was asked, found nothing, and sent nothing");
+  carryOut();
+  const answer = await settled(send);
+  assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
+});
+
 /** In place of the worker's entry: it has its module crash where it is asked to. */
 const CRASHING = `
 import upstream from "./upstream.js";

@@ -41,6 +41,8 @@ pub enum Policy {
     Probe {
         /// Path and query to read. 200 is the outcome.
         path: String,
+        /// So long its call may be under way, in s.
+        timeout_s: i64,
         /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will. So it
         /// is longer than its call may be under way, by what it may need to have its effect after that.
         settle_s: i64,
@@ -156,39 +158,40 @@ impl Turn<'_> {
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
-            return self.still_in_doubt(loaded, identified, in_flight());
+            return self.still_in_doubt(loaded, identified, in_flight(), None);
         }
         // What was to be reported, or sent again for so long, stays so: the other side may have been another then, and who was told so have gone on.
         if !finds_out(state, now_ms) && holds(Rule::ResendEnds) {
-            return self.still_in_doubt(loaded, identified, outcome_unknown());
+            return self.still_in_doubt(loaded, identified, outcome_unknown(), None);
         }
         let policy = self.policy(loaded)?;
         match policy {
             Policy::Resend { dedup_s } if now_ms < after_s(first_ms, dedup_s) || !holds(Rule::ResendEnds) => {
                 // It does not start any more, but it may have before.
                 if self.is_late(identified.attempt) {
-                    self.still_in_doubt(loaded, identified, in_flight())
+                    self.still_in_doubt(loaded, identified, in_flight(), None)
                 } else {
                     self.dispatch(loaded, identified, &policy)
                 }
             }
-            Policy::Probe { path, settle_s } => {
-                let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+            Policy::Probe { path, settle_s, .. } => {
+                let answer = self.still_in_doubt(loaded, identified, in_flight(), None)?;
                 let is_proof = now_ms >= after_s(*at_ms, settle_s) || !holds(Rule::ProbeSettles);
                 loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
-            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),
+            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown(), None),
         }
     }
 
     /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
-    /// whoever asks from then on hears the same.
+    /// whoever asks from then on hears the same. `sent_ms`: its call may have lasted as one that was sent then.
     pub(super) fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         problem: Problem,
+        sent_ms: Option<i64>,
     ) -> Result<Answer, SqlError> {
         let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
         let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
@@ -197,6 +200,11 @@ impl Turn<'_> {
             && let State::Dispatched { finds_until_ms, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
         {
             *finds_until_ms = Some(now_ms);
+        }
+        if let (Some(found), Some(sent_ms)) = (found, sent_ms)
+            && found.at_ms < sent_ms
+        {
+            seen.get_or_insert_with(|| found.clone()).at_ms = sent_ms;
         }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
         self.refuse(loaded, &problem, Some(identified.id), aside)
@@ -293,7 +301,7 @@ fn undispatched() -> SqlError {
 }
 
 /// The instant so many seconds later, in Unix ms.
-fn after_s(from_ms: i64, seconds: i64) -> i64 {
+pub(super) fn after_s(from_ms: i64, seconds: i64) -> i64 {
     from_ms.saturating_add(seconds.saturating_mul(1000))
 }
 

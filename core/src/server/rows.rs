@@ -274,7 +274,8 @@ pub(super) fn number(sql: &dyn Sql, text: &str) -> Result<Option<i64>, SqlError>
     sql.exec(statement, &[text.into(), TEXTS_MAX.into()]).map(number)
 }
 
-/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives, and that it was told the worst. Answers whether there is a row.
+/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives, that it was told the worst, and from when on a call counts.
+/// Answers whether there is a row.
 pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, SqlError> {
     let (lapses_ms, executed) = match record.state {
         State::Tombstone { lapses_ms, .. } => (Some(lapses_ms), None),
@@ -288,9 +289,10 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
         deadline_value(record.deadline),
         lapses_ms.into(),
         executed.into(),
+        record.at_ms.into(),
     ];
-    let statement = "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed) \
-                     WHERE id = ?1 RETURNING 1";
+    let statement = "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed), \
+                     at_ms = ?6 WHERE id = ?1 RETURNING 1";
     Ok(!sql.exec(statement, &arguments)?.is_empty())
 }
 

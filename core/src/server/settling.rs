@@ -10,7 +10,7 @@ use super::aside::Aside;
 use super::config::OUTCOME_BODY_BYTES_MAX;
 use super::decision::Decision;
 use super::record::{Outcome, State};
-use super::remote::{Call, Ended, Policy, in_flight, outcome_unknown};
+use super::remote::{Call, Ended, Policy, after_s, in_flight, outcome_unknown};
 use super::rows;
 use super::schema;
 use super::sql::{SqlError, atomically};
@@ -53,7 +53,7 @@ impl Turn<'_> {
                 self.settle_probe(loaded, &identified, call, response.status)
             }
             (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
-                let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
+                let answer = self.still_in_doubt(loaded, &identified, in_flight(), None)?;
                 Ok(answer.with_log(format!("a probe failed: {reason}")))
             }
             (Call::Dispatch { .. }, Ended::Answered(response))
@@ -91,7 +91,7 @@ impl Turn<'_> {
             let policy = self.policy(loaded)?;
             return self.dispatch(loaded, identified, &policy);
         }
-        let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+        let answer = self.still_in_doubt(loaded, identified, in_flight(), None)?;
         Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
     }
 
@@ -120,14 +120,20 @@ impl Turn<'_> {
         identified: &Identified<'_>,
         reason: &str,
     ) -> Result<Answer, SqlError> {
-        let problem = match self.policy(loaded)? {
+        let policy = self.policy(loaded)?;
+        let problem = match policy {
             Policy::Report => outcome_unknown(),
             Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
                 Code::Unavailable,
                 "what executes it gave no outcome; the same request finds out, or does it",
             ),
         };
-        let answer = self.still_in_doubt(loaded, identified, problem)?;
+        // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
+        let sent_ms = match policy {
+            Policy::Probe { timeout_s, .. } => Some(after_s(self.instant.now_ms, -timeout_s)),
+            _ => None,
+        };
+        let answer = self.still_in_doubt(loaded, identified, problem, sent_ms)?;
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 

@@ -162,7 +162,9 @@ fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
 /// The other side may not have known ids then, nor have been one that can be asked; and who was told so may have done something about it.
 #[test]
 fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
-    for policy in [Policy::Resend { dedup_s: 600 }, Policy::Probe { path: "/orders/1".to_owned(), settle_s: 30 }] {
+    for policy in
+        [Policy::Resend { dedup_s: 600 }, Policy::Probe { path: "/orders/1".to_owned(), timeout_s: 20, settle_s: 30 }]
+    {
         let mut world = remote(Policy::Report);
         let call = order("a");
         dispatched(&mut world, &call, 1);
@@ -265,6 +267,30 @@ fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
         world.settle(&call, &late, answered(404, ""));
         sent = world.take_call().expect("it is proven that nothing is there, so it is sent");
         assert_eq!(sent, Sent::Dispatch { times });
+    }
+}
+
+/// Where the process stood still, the other side has lost its caller only now; and where the clock went ahead, it has not lost it for as long as that says.
+#[test]
+fn that_nothing_is_found_proves_nothing_soon_after_a_call_that_lasted_for_too_long() {
+    for (lasted_s, needs_ms) in [(1, 29_000), (20, 10_000), (25, 10_000), (60, 10_000)] {
+        let mut world = probe();
+        let call = order("a");
+        let first = dispatched(&mut world, &call, 1);
+        world.pass_s(lasted_s);
+        world.settle(&call, &first, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+        // What was known of it outlives the object.
+        world.restart();
+        world.pass_ms(needs_ms - 1);
+        world.send(&call);
+        let early = world.take_call().expect("a probe");
+        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert_eq!(world.take_call(), None, "it may have its effect yet, after {lasted_s} s");
+        world.pass_ms(1);
+        world.send(&call);
+        let late = world.take_call().expect("a probe");
+        world.settle(&call, &late, answered(404, ""));
+        assert_eq!(world.take_call(), Some(Sent::Dispatch { times: 2 }), "after {lasted_s} s");
     }
 }
 

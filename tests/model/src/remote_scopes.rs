@@ -119,7 +119,7 @@ fn probe() -> RemoteScope {
             Sometimes::Unreachable,
             Sometimes::Late,
         ],
-        ..scope("probe", Policy::Probe { path: "/made".to_owned(), settle_s: SETTLE_S }, letters)
+        ..scope("probe", Policy::Probe { path: "/made".to_owned(), timeout_s: SETTLE_S, settle_s: SETTLE_S }, letters)
     }
 }
 

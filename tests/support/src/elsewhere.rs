@@ -63,7 +63,7 @@ pub fn resend() -> World<Elsewhere> {
 
 /// One of which it is asked what became of it, and after half a minute proven.
 pub fn probe() -> World<Elsewhere> {
-    remote(Policy::Probe { path: "/orders/1".to_owned(), settle_s: 30 })
+    remote(Policy::Probe { path: "/orders/1".to_owned(), timeout_s: 20, settle_s: 30 })
 }
 
 /// A request that is to be dispatched.

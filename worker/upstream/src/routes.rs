@@ -134,7 +134,7 @@ impl Routes {
                 let settle_s = settle_s.saturating_add(timeout_s);
                 // What can't be asked for is reported.
                 let filled = path.fill(From { id, captured: &captured, body: &request.body }, true);
-                filled.map_or(Policy::Report, |path| Policy::Probe { path, settle_s })
+                filled.map_or(Policy::Report, |path| Policy::Probe { path, timeout_s, settle_s })
             }
         }
     }
@@ -264,7 +264,10 @@ mod tests {
         assert_eq!(routes.policy(&first, 25), Policy::Resend { dedup_s: 60 });
         let second = request("PUT", "/shops/a/orders", "");
         assert_eq!(routes.key(&second.method, &second.path), KeyRule::Any);
-        assert_eq!(routes.policy(&second, 25), Policy::Probe { path: "/orders/one".to_owned(), settle_s: 30 });
+        assert_eq!(
+            routes.policy(&second, 25),
+            Policy::Probe { path: "/orders/one".to_owned(), timeout_s: 25, settle_s: 30 }
+        );
         assert_eq!(routes.policy(&request("POST", "/elsewhere", ""), 25), Policy::Report);
     }
 
@@ -282,7 +285,7 @@ mod tests {
         let routes = routes(r#"[{"path":"/*","inDoubt":"probe","probe":"/orders/{body.ref}","settleSeconds":5}]"#);
         assert_eq!(routes.policy(&request("POST", "/orders", "{}"), 25), Policy::Report);
         let policy = routes.policy(&request("POST", "/orders", r#"{"ref":"a/b"}"#), 25);
-        assert_eq!(policy, Policy::Probe { path: "/orders/a%2Fb".to_owned(), settle_s: 30 });
+        assert_eq!(policy, Policy::Probe { path: "/orders/a%2Fb".to_owned(), timeout_s: 25, settle_s: 30 });
     }
 
     #[test]

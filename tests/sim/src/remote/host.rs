@@ -53,7 +53,10 @@ impl Handler for Routes {
         let segments = request.path.segments();
         let policy = match segments.as_slice() {
             ["resend", ..] => Policy::Resend { dedup_s: self.0.dedup_s },
-            ["probe", number, ..] => Policy::Probe { path: format!("/made/{number}"), settle_s: self.0.settle_s() },
+            ["probe", number, ..] => {
+                let timeout_s = self.0.timeout_ms / 1000;
+                Policy::Probe { path: format!("/made/{number}"), timeout_s, settle_s: self.0.settle_s() }
+            }
             _ => Policy::Report,
         };
         Err(Failure::Remote(policy))
