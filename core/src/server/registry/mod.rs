@@ -53,15 +53,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// What goes to the registry's object.
+    /// What goes to the registry's object, which may be of another build: what is new comes last.
     pub fn to_row(&self) -> Row {
         let Self { at, records, tombstones, bytes, oldest, in_doubt, parked, is_listed, changes, .. } = *self;
         let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64, in_doubt, parked];
         [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers.map(Value::from)).collect()
     }
 
-    /// Reads what came from a key's object; `None`: it is of another build.
-    pub fn from_row(row: Row) -> Option<Self> {
+    /// Reads what came from a key's object: of an earlier build, which did not tell the last, or of a later one, which tells more. A key that could not tell
+    /// would not be visited where all are told to forget. `None`: it is none.
+    pub fn from_row(mut row: Row) -> Option<Self> {
+        row.push(0.into());
+        row.truncate(10);
         let [key, oldest, at, records, tombstones, bytes, is_listed, changes, in_doubt, parked] =
             <[Value; 10]>::try_from(row).ok()?;
         Some(Self {
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_as_it_was_told_and_one_of_another_build_is_not() {
+    fn a_report_is_read_as_it_was_told_by_builds_before_and_after_as_well() {
         let key = "caf\u{e9}".to_owned();
         let report = Report {
             key,
@@ -128,6 +131,10 @@ mod tests {
         };
         assert_eq!(Report::from_row(report.to_row()), Some(report.clone()));
         assert_eq!(Report::from_row(report.to_row().into_iter().skip(1).collect()), None);
+        let later = report.to_row().into_iter().chain([8.into()]).collect();
+        assert_eq!(Report::from_row(later), Some(report.clone()));
+        let earlier = report.to_row().into_iter().take(9).collect();
+        assert_eq!(Report::from_row(earlier), Some(Report { parked: 0, ..report }));
     }
 
     #[test]
