@@ -8,6 +8,9 @@ const GOES_ON = new Set(["gave-up", "closed"]);
 /** So long it takes to read what is asked for, and what was before. */
 const READ_MS_MAX = 1_000;
 
+/** Whether an id is one of the application's own, or the hash of what is asked for: such a one is used again. */
+export const isOfPayload = (id) => id.startsWith("id-") || id[14] === "4";
+
 export class Oracle {
   /** What ran, in order: `{ key, id, path, body }`. */
   ran = [];
@@ -18,6 +21,14 @@ export class Oracle {
   #heard = new Set();
   /** Of which somebody was told how it ended. */
   #told = new Set();
+  /** Whether the rows were thrown away, so that nobody may be told of what was in them. */
+  isStoreLost = false;
+  /** Whether the keys forgot what they had done and said. */
+  #isPutBack = false;
+  /** What was given up in a page that has gone since: bodies. */
+  #givenUp = new Set();
+  /** Ids that were told to be under way, so that they may be sent once more. */
+  #doubted = new Set();
 
   constructor(world) {
     this.#world = world;
@@ -28,17 +39,48 @@ export class Oracle {
     this.#world.faults.push(what);
   }
 
-  runs({ key, id, path, body }) {
-    const is = this.ran.push({ key, id, path, body });
-    if (this.ran.some((other, index) => index < is - 1 && other.key === key && other.id === id)) this.#isWrong(`${id} of ${body} ran twice`);
-    return { is, key, id, path, body };
+  runs(run) {
+    const { key, id, body } = run;
+    const is = this.ran.push(run);
+    if (this.ran.some((other, index) => index < is - 1 && other.key === key && other.id === id && !other.isUndone)) this.#isWrong(`${id} of ${body} ran twice`);
+    return { is, ...run };
+  }
+
+  /** The keys are as they were when so many had run. */
+  putBack(many) {
+    this.#isPutBack = true;
+    for (const run of this.ran.slice(many)) run.isUndone = true;
+  }
+
+  /** A page goes: what was given up in it is stored as that, unless the store had not come to it, or failed. */
+  leaves(page) {
+    for (const { body, id, isHashed, isOver, abortedMs, page: its } of this.calls) {
+      const isStored = !page.isFrozen && !page.storing && !(page.failedMs >= abortedMs) && !(page.wasFrozenMs >= abortedMs);
+      if (its === page && isStored && abortedMs !== undefined && !isOver && id === undefined && !isHashed) this.#givenUp.add(body);
+    }
+  }
+
+  /** A page sends it, to have it executed. */
+  sends(page, id, body) {
+    if (this.#givenUp.has(body) && !this.#doubted.has(id)) this.#isWrong(`${id} of ${body} was given up, and is sent to be executed`);
+  }
+
+  /** It was refused as one that may be under way. */
+  doubts(id) {
+    this.#doubted.add(id);
+  }
+
+  /** A page is told what is pending. */
+  lists(who, all) {
+    const ids = all.map(({ requestId }) => requestId);
+    if (new Set(ids).size < ids.length) this.#isWrong(`${who} is told twice of one that is pending: ${ids}`);
   }
 
   /** The key is told to forget these. */
   acknowledges(record, key, ids) {
     for (const id of ids) {
       const hasRun = this.ran.some((run) => run.key === key && run.id === id);
-      if (hasRun && record(key, id)?.state === "executed" && !this.#heard.has(`${key} ${id}`)) this.#isWrong(`${id} was acknowledged, and nobody has its answer`);
+      if (!this.#isPutBack && hasRun && record(key, id)?.state === "executed" && !this.#heard.has(`${key} ${id}`)) this.#isWrong(`${id} was acknowledged, and nobody has its answer`);
     }
   }
 
@@ -49,11 +91,12 @@ export class Oracle {
   }
 
   /** Somebody has an answer to what he knows by id. */
-  async takes(who, id, response) {
+  async takes({ what: who, identity }, id, response) {
     const said = await response.json();
     const run = this.ran[said.is - 1];
     if (!run || run.id !== said.id) this.#isWrong(`${who} got an answer to nothing: ${JSON.stringify(said)}`);
     else this.#heard.add(`${run.key} ${run.id}`);
+    if (run && run.principal !== identity) this.#isWrong(`${who} of ${identity} got the answer to ${run.principal}`);
     if (id !== undefined && said.id !== id) this.#isWrong(`${who} ${id} got the answer to ${said.id}`);
     this.#told.add(said.id);
     return said;
@@ -61,19 +104,19 @@ export class Oracle {
 
   /** A caller is answered. */
   async answers(call, response) {
-    const said = await this.takes(`${call.tab} who calls`, call.id, response);
+    const said = await this.takes(call, call.id, response);
     call.ended = said;
     if (said.body !== call.body || said.path !== call.path) this.#isWrong(`${call.tab} who calls ${call.id} ${call.path} ${call.body} got the answer to ${said.path} ${said.body}`);
   }
 
   /** What was never answered comes to who recovers. */
-  async recovers(taken, tab, { requestId, response, error }) {
+  async recovers({ taken, name: tab, identity }, { requestId, response, error }) {
     // Of what a store says that it has lost, that is told first.
     if (taken.has(requestId) && !this.#world.lost.has(requestId)) this.#isWrong(`${tab} recovers ${requestId} again, and has taken it`);
-    if (response) await this.takes(`${tab} who recovers`, requestId, response);
-    else this.#checkError(`${requestId}, which ${tab} recovers,`, error, this.#runsOf(requestId));
+    if (response) await this.takes({ what: `${tab} who recovers`, identity }, requestId, response);
+    else if (!this.#isPutBack) this.#checkError(`${requestId}, which ${tab} recovers,`, error, this.#runsOf(requestId));
     this.#told.add(requestId);
-    if (!requestId.startsWith("id-")) taken.add(requestId);
+    if (!isOfPayload(requestId)) taken.add(requestId);
   }
 
   #runsOf(id) {
@@ -86,17 +129,19 @@ export class Oracle {
 
   /** That what was told is so for good: `no` above all. */
   checkEnds() {
+    if (this.#isPutBack) return;
     for (const call of this.calls) {
-      const { id, error, asked, body, path, what } = call;
-      const runs = this.ran.filter((run) => (id === undefined ? run.body === body : run.id === id));
+      const { id, error, asked, body, path, what, identity, isHashed } = call;
+      const own = isHashed ? (error?.requestId ?? "none") : id;
+      const runs = this.ran.filter((run) => (own === undefined ? run.body === body : run.id === own));
       if (asked?.code) this.#checkError(what, asked, runs);
       if (!error) continue;
       if (error.code === undefined) {
-        if (id === undefined && runs.length) this.#isWrong(`${what} was told ${error}, and ran`);
+        if (own === undefined && runs.length) this.#isWrong(`${what} was told ${error}, and ran`);
         continue;
       }
       // Of an id that is in use for another payload, only that one is known to have run.
-      if (runs.every((run) => run.body === body && run.path === path)) this.#checkError(what, error, runs);
+      if (runs.every((run) => run.body === body && run.path === path && run.principal === identity)) this.#checkError(what, error, runs);
     }
   }
 
@@ -115,9 +160,10 @@ export class Oracle {
 
   /** That of what ran somebody was told how it ended, but where that was said to be the end. */
   checkTold() {
+    if (this.isStoreLost || this.#isPutBack) return;
     const forgone = new Set(this.calls.filter(({ error }) => error && !GOES_ON.has(error.code)).map(({ error, body }) => error.requestId ?? body));
     for (const { id, body } of this.ran) {
-      if (!id.startsWith("id-") && !this.#told.has(id) && !forgone.has(id)) this.#isWrong(`${id} of ${body} ran, and nobody was told`);
+      if (!isOfPayload(id) && !this.#told.has(id) && !forgone.has(id)) this.#isWrong(`${id} of ${body} ran, and nobody was told`);
     }
   }
 
@@ -126,8 +172,9 @@ export class Oracle {
     // What a store says that it has lost, and has, is another's from then on.
     const at = new Map(this.ran.map(({ id, body }, index) => [body, this.#world.lost.has(id) ? undefined : index]));
     const last = new Map();
-    for (const { page, key, path, id, body, ordered } of this.calls) {
-      if (!ordered || id !== undefined || at.get(body) === undefined) continue;
+    for (const call of this.calls) {
+      const { page, key, path, id, body, ordered } = call;
+      if (!ordered || id !== undefined || call.isHashed || at.get(body) === undefined) continue;
       const lane = `${page.number} ${key ?? path}`;
       const before = last.get(lane);
       if (before && at.get(before) > at.get(body)) this.#isWrong(`${body} ran before ${before}, of which it comes after`);

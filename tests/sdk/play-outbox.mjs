@@ -1,42 +1,42 @@
 // A play of an outbox: three tabs that call, ask, give up, close, freeze, go offline and die as chance has it, until it is calm.
 
 import { Semel } from "../../sdk/npm/node.js";
-import { Oracle } from "./play-oracle.mjs";
+import { anyOf, ask, idOf, makeCall, OWN } from "./play-calls.mjs";
+import { isOfPayload, Oracle } from "./play-oracle.mjs";
 import { HEADERS_MS_MAX } from "./playing.mjs";
 import { Stub, URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
 const TABS = 3;
-const IDS = 4;
 /** So long an answer is kept for another tab, and a little. */
 const KEPT_MS = 25 * 3_600_000;
-/** Where calls go: path and key. The second path leads to the key of the first. */
-const PLACES = [
-  ["/accounts/a/deposit", undefined],
-  ["/accounts/a/deposit", "accounts/a"],
-  ["/accounts/a/withdraw", "accounts/a"],
-  ["/accounts/b/deposit", undefined],
-  ["/orders", "free"],
-  ["/orders", "free"],
-];
-const OWN = [["/accounts/a/deposit", "accounts/a"], ["/accounts/a/deposit", "accounts/a"], ["/accounts/a/withdraw", undefined]];
+/** What befalls a tab, and how likely that is. Some plays have more of some of it. */
+const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, backup: 0, wait: 20 };
 
 export async function playOutbox(world) {
   const oracle = new Oracle(world);
   const server = serverOf(world, oracle);
+  const dials = dialsOf(world);
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
   const limits = { maxAttempts: world.oneOf(1, 2, 32), maxPending: world.oneOf(5, 1_000) };
+  const tabs = [];
   let opened = 0;
 
-  const open = async (limited = limits) => {
+  const open = async (identity = world.oneOf(...dials.identities), limited = limits) => {
     const page = world.page();
     page.number = opened += 1;
     const giveUpAfterMs = world.oneOf(60, 500, Infinity, Infinity);
-    const tab = { name: `tab ${opened}`, page, giveUpAfterMs, taken: new Set() };
+    const tab = { name: `tab ${opened}`, page, giveUpAfterMs, taken: new Set(), identity, tabs, dials };
+    // In the place of this one another is opened.
+    tab.closes = async () => {
+      world.says(`${tab.name} closes`);
+      await close(tab);
+      tabs[tabs.indexOf(tab)] = await open();
+    };
     world.says(`${tab.name} opens`);
     await page.run(async () => {
-      const fetch = limitedFetch(world, page, server, limited.maxAttempts);
-      const options = { url: URL_OF_STUB, identity: "alice", fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world), onpaused: onpausedOf(world) };
+      const fetch = limitedFetch(world, oracle, page, server, limited.maxAttempts);
+      const options = { url: URL_OF_STUB, identity, ids: dials.ids, fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world), onpaused: onpausedOf(world) };
       for (;;) {
         try {
           tab.semel = await Semel.open({ ...options, store: world.store(page) });
@@ -51,7 +51,7 @@ export async function playOutbox(world) {
         await world.pass(20);
         if (world.happens(0.2)) throw new Error("not taken");
         world.says(`${tab.name} recovers ${recovered.requestId} ${recovered.response?.status} ${recovered.error?.code} ${recovered.error?.executed}`);
-        await oracle.recovers(tab.taken, tab.name, recovered);
+        await oracle.recovers(tab, recovered);
       };
       // Until then answers are kept.
       const takes = () => (semel.onrecovered = tab.onrecovered);
@@ -63,54 +63,132 @@ export async function playOutbox(world) {
     return tab;
   };
 
-  const tabs = await Promise.all(Array.from({ length: TABS }, () => open()));
+  tabs.push(...(await Promise.all(Array.from({ length: TABS }, () => open()))));
   for (let step = 0; step < STEPS; step += 1) {
     const at = world.below(TABS);
     const tab = tabs[at];
-    const what = world.below(100);
     await world.pass(12);
     if (tab.page.isFrozen) {
+      const what = world.below(100);
       if (what < 15) thaw(world, tab);
-      else if (what < 18) die(world, tab);
+      else if (what < 18) die(world, oracle, tab);
       else await world.pass(25);
-    } else if (what < 46) makeCall(world, oracle, tab);
-    else if (what < 50) {
-      // Many at once go together, once what makes them do so is loaded: at the first of them.
-      for (let times = 2; times > 0; times -= 1) {
-        for (let many = world.oneOf(4, 12); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
-        await world.pass(6);
-      }
-    } else if (what < 58) ask(world, oracle, tab);
-    else if (what < 62) {
-      world.says(`${tab.name} closes`);
-      await close(tab);
-      tabs[at] = await open();
-    } else if (what < 65) die(world, tab);
-    else if (what < 69) freeze(world, tab);
-    else if (what < 74) turnNetwork(world, tab);
-    else if (what < 76) jump(world, tab);
-    else if (what < 78) tab.page.hears(world.oneOf("pageshow", "visibilitychange", "resume", "pagehide"));
-    else if (what < 79) tab.page.run(() => tab.semel.resume());
-    else if (what < 80) tab.page.run(() => tab.semel.pending()).catch(() => {});
-    else if (what < 82) cancelled(world, oracle, server);
-    else if (what < 84) world.outage(world.oneOf("network", "store"), world.oneOf(30, 100, 300));
-    else await world.pass(world.oneOf(25, 25, 25, 500));
+    } else {
+      await STEP[dials.step()](world, oracle, tab, server);
+    }
     if (tabs[at].page.isGone) tabs[at] = await open();
   }
-  await calms(world, oracle, tabs, open);
+  await calms(world, oracle, tabs, open, dials.identities);
   return world;
 }
+
+/** What is more likely in this play than in others. */
+function dialsOf(world) {
+  const more = { ...STEPS_OF };
+  for (const name of ["call", "burst", "ask", "close", "network", "outage", "stall", "anew"]) more[name] *= world.oneOf(1, 1, 1, 4);
+  for (const name of ["thrownAway", "backup"]) more[name] = world.oneOf(0, 0, 0, 0, 3);
+  const all = Object.entries(more).flatMap(([name, many]) => Array.from({ length: many }, () => name));
+  return {
+    step: () => world.oneOf(...all),
+    own: world.oneOf(0.2, 0.5, 0.8),
+    /** So many ids of their own. */
+    many: world.oneOf(1, 2, 4),
+    places: world.oneOf(OWN, OWN.slice(0, 1)),
+    ids: world.oneOf("uuid", "uuid", "uuid", "hash"),
+    identities: world.oneOf(["alice"], ["alice"], ["alice"], ["alice", "bob"]),
+    /** How likely who is told an end makes the same id anew. */
+    again: world.oneOf(0, 0.2, 0.6),
+    aborts: world.oneOf(0.1, 0.35, 0.7),
+  };
+}
+
+const STEP = {
+  call: (world, oracle, tab) => makeCall(world, oracle, tab),
+  // The same id at once, by this tab and others.
+  burst: (world, oracle, tab) => {
+    const id = idOf(world, tab.dials);
+    for (let many = world.oneOf(2, 2, 4); many > 0; many -= 1) makeCall(world, oracle, anyOf(world, tab), true, { id });
+  },
+  // Many at once go together, once what makes them do so is loaded: at the first of them.
+  together: async (world, oracle, tab) => {
+    for (let times = 2; times > 0; times -= 1) {
+      for (let many = world.oneOf(4, 12); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
+      await world.pass(6);
+    }
+  },
+  ask: (world, oracle, tab) => {
+    const id = idOf(world, tab.dials);
+    for (let many = world.oneOf(1, 1, 3); many > 0; many -= 1) ask(world, oracle, anyOf(world, tab), id);
+  },
+  close: (_, __, tab) => tab.closes(),
+  die: (world, oracle, tab) => die(world, oracle, tab),
+  freeze,
+  network: (world, _, tab) => turnNetwork(world, tab),
+  jump: (world, _, tab) => jump(world, tab),
+  hear: (world, _, tab) => tab.page.hears(world.oneOf("pageshow", "visibilitychange", "resume", "pagehide")),
+  resume: (_, __, { page, semel }) => page.run(() => semel.resume()),
+  pending: (_, oracle, tab) => {
+    tab.page.run(async () => oracle.lists(tab.name, await tab.semel.pending())).catch(() => {});
+  },
+  cancel: (world, oracle, _, server) => cancelled(world, oracle, server),
+  outage: (world) => world.outage(world.oneOf("network", "store"), world.oneOf(30, 100, 300)),
+  stall: (world) => world.stall(world.oneOf(50, 500, 40_000)),
+  // A handler that crashes has left nothing, whatever asks next.
+  poison: (world, oracle, tab, server) => {
+    const [, key] = world.oneOf(...tab.dials.places);
+    if (key) server.poison(key, idOf(world, tab.dials), tab.identity);
+  },
+  // What is given up before it left is made anew at once, while others wait for what it was.
+  anew: async (world, oracle, tab) => {
+    const [id, place, at] = [idOf(world, tab.dials), world.oneOf(...tab.dials.places), world.below(2)];
+    if (tab.page.isOnline && world.below(2)) turnNetwork(world, tab);
+    const call = makeCall(world, oracle, tab, true, { id, place, body: `${id} ${at}` });
+    for (let many = world.oneOf(1, 2); many > 0; many -= 1) {
+      await world.pass(40);
+      const other = anyOf(world, tab);
+      if (world.below(3)) makeCall(world, oracle, other, true, { id, place, body: `${id} ${at}` });
+      else ask(world, oracle, other, id);
+    }
+    await world.pass(40);
+    call.abort();
+    await world.pass(12);
+    for (let many = world.oneOf(1, 2); many > 0; many -= 1) {
+      makeCall(world, oracle, anyOf(world, tab), true, { id, place, body: `${id} ${1 - at}` });
+    }
+    if (!tab.page.isOnline && world.below(2)) turnNetwork(world, tab);
+  },
+  // As a browser does that runs out of space, under open tabs, and while something is on its way to the store.
+  thrownAway: async (world, oracle, tab) => {
+    const [id, place, at] = [idOf(world, tab.dials), world.oneOf(...tab.dials.places), world.below(2)];
+    makeCall(world, oracle, tab, true, { id, place, body: `${id} ${at}` });
+    await world.pass(60);
+    if (world.below(2)) world.stall(300);
+    await world.pass(100);
+    world.throwsAway();
+    oracle.isStoreLost = true;
+    if (tab.page.isFrozen || world.below(2)) return;
+    await tab.closes();
+    makeCall(world, oracle, anyOf(world, tab), true, { id, place, body: `${id} ${1 - at}` });
+  },
+  backup: (world, oracle, _, server) => {
+    if (!world.backup) return (world.backup = [server.kept, oracle.ran.length]);
+    world.says(`the keys are as they were, after ${world.backup[1]} runs`);
+    server.kept = world.backup[0];
+    oracle.putBack(world.backup[1]);
+  },
+  wait: (world) => world.pass(world.oneOf(25, 25, 25, 500)),
+};
 
 function serverOf(world, oracle) {
   const server = new Stub();
   // The clocks of keys are of machines of their own.
   server.aheadMs = world.oneOf(0, 0, -3_600_000, 3_600_000);
   server.aheadMsOfKeys.set("free", server.aheadMs + world.oneOf(0, 50_000));
-  server.lapses = (id) => !id.startsWith("id-");
-  server.handler = ({ key, id, path, body }) => {
+  server.lapses = (id) => !isOfPayload(id);
+  server.handler = ({ key, id, path, body, principal }) => {
     if (world.happens(0.03)) throw server.problem(key, 500, "rolled-back", { executed: "no" });
     world.says(`runs ${key} ${id} ${path} ${body}`);
-    return { status: world.oneOf(200, 200, 201, 404, 409), body: oracle.runs({ key, id, path, body }) };
+    return { status: world.oneOf(200, 200, 201, 404, 409), body: oracle.runs({ key, id, path, body, principal }) };
   };
   const serve = (each) => async () => {
     try {
@@ -130,7 +208,7 @@ function serverOf(world, oracle) {
 }
 
 /** `fetch`, of which a page may have so many under way. Not of them: the clock, and what acknowledges. */
-function limitedFetch(world, page, server, most) {
+function limitedFetch(world, oracle, page, server, most) {
   const fetch = world.fetchOf(page, server);
   let underWay = 0;
   /** When each may be sent again. */
@@ -145,11 +223,15 @@ function limitedFetch(world, page, server, most) {
       hasEnded = true;
     };
     init.signal.addEventListener("abort", ends);
-    const id = init.headers.get?.("idempotency-key")?.replace(/"(cancel-)?/g, "");
-    if (world.time.ms + page.steadyMs < notBefore.get(id)) world.faults.push(`${id} was sent sooner than the server asked for`);
+    const said = init.headers.get?.("idempotency-key");
+    const id = said?.replace(/"(cancel-)?/g, "");
+    if (said === `"${id}"` && Number(init.headers.get("semel-deadline")) > 0) oracle.sends(page, id, Buffer.from(init.body).toString());
+    // What is made anew after its row was thrown away, nobody knows that of.
+    if (world.time.ms + page.steadyMs < notBefore.get(id) && !world.lost.has(id)) world.faults.push(`${id} was sent sooner than the server asked for`);
     try {
       const answer = await fetch(url, init);
       const after = answer.headers.get("retry-after");
+      if (answer.status === 409) oracle.doubts(id);
       if (after && !hasEnded) notBefore.set(id, world.time.ms + page.steadyMs + after * 1_000);
       return answer;
     } finally {
@@ -176,71 +258,18 @@ function onpausedOf(world) {
   };
 }
 
-/** A call, with an id of few or with none; alone in what it says then. */
-function makeCall(world, oracle, { name, page, semel, giveUpAfterMs }, isOwn = world.below(10) < 5, given = {}) {
-  const id = isOwn ? `id-${world.below(IDS)}` : undefined;
-  const { place: [path, key] = world.oneOf(...(isOwn ? OWN : PLACES)), ordered = world.below(10) < 6 } = given;
-  const body = isOwn ? `${id} ${world.below(2)}` : `call-${oracle.calls.length}`;
-  const call = { tab: name, page, id, path, key, body, ordered, giveUpAfterMs, madeMs: world.time.ms, thaws: page.thaws, what: `${name}'s ${id} ${path} ${body}` };
-  oracle.calls.push(call);
-  world.says(`${name} calls ${id} ${path} ${key} ${body} ${ordered ? "in order" : ""}`);
-  page.run(async () => {
-    const aborting = new AbortController();
-    if (world.happens(0.35)) setTimeout(() => aborting.abort(), world.below(world.oneOf(1, 40, 300)));
-    try {
-      await oracle.answers(call, await semel.fetch(path, { method: "POST", body: bodyOf(world, body), ordered, key, signal: aborting.signal, ...(id && { id }) }));
-      world.says(`${call.what} is answered`);
-    } catch (error) {
-      call.error = error;
-      world.says(`${call.what} is told ${error.code ?? error}, executed: ${error.executed}, ${error.requestId}`);
-    }
-    [call.isOver, call.endedMs] = [true, world.time.ms];
-  });
-}
-
-/** Texts, and streams that take some time, or break off. */
-function bodyOf(world, body) {
-  if (!world.happens(0.2)) return body;
-  const parts = [body.slice(0, 3), body.slice(3)];
-  return new ReadableStream({
-    async pull(into) {
-      await world.pass(15);
-      if (world.happens(0.1)) return into.error(new Error("the file is gone"));
-      const part = parts.shift();
-      return part === undefined ? into.close() : into.enqueue(new TextEncoder().encode(part));
-    },
-  });
-}
-
-function ask(world, oracle, { name, page, semel }) {
-  const id = `id-${world.below(IDS)}`;
-  const call = { page, id, isAsking: true, what: `${name} who asks for ${id}` };
-  oracle.calls.push(call);
-  world.says(call.what);
-  page.run(async () => {
-    const aborting = new AbortController();
-    if (world.happens(0.2)) setTimeout(() => aborting.abort(), world.below(40));
-    try {
-      await oracle.takes(call.what, id, await semel.outcome(id, { signal: aborting.signal }));
-    } catch (error) {
-      call.asked = error;
-      world.says(`${call.what} is told ${error.code ?? error}, executed: ${error.executed}`);
-    }
-    call.isOver = true;
-  });
-}
-
 async function close({ page, semel }) {
   await page.run(() => semel.close());
   page.isClosed = true;
 }
 
-function die(world, { name, page }) {
+function die(world, oracle, { name, page }) {
   world.says(`${name} is gone`);
+  oracle.leaves(page);
   page.goes();
 }
 
-function freeze(world, { name, page }) {
+function freeze(world, _, { name, page }) {
   world.says(`${name} is frozen`);
   // One in WebKit's cache of pages has lost its lock.
   page.isUnlit = world.happens(0.2);
@@ -253,6 +282,7 @@ function thaw(world, { name, page }) {
   const slept = world.happens(0.3) ? ms : 0;
   world.says(`${name} thaws after ${ms}, of which it slept ${slept}`);
   page.isUnlit = false;
+  page.wasFrozenMs = world.time.ms;
   page.thaw(slept);
   page.hears(world.oneOf("pageshow", "resume"));
 }
@@ -272,12 +302,14 @@ function cancelled(world, oracle, server) {
   const call = server.attempts.at(-1);
   if (!call?.id) return;
   const [id, deadline] = [`cancel-${call.id}`, String(Math.floor(server.now() + 1_000))];
-  const headers = { "idempotency-key": `"${id}"`, "semel-principal": '"alice"', "semel-deadline": deadline };
+  const headers = { "idempotency-key": `"${id}"`, "semel-principal": `"${call.principal}"`, "semel-deadline": deadline };
   server.fetch(`${URL_OF_STUB}/semel/v1/keys/${call.key.replaceAll("/", "%2F")}/cancel`, { method: "POST", headers, body: JSON.stringify({ id: call.id }) }).catch(() => {});
 }
 
+const ALL = { maxAttempts: 32, maxPending: 1_000 };
+
 /** All that was promised comes, and nothing is left. */
-async function calms(world, oracle, tabs, open) {
+async function calms(world, oracle, tabs, open, identities) {
   // What is doubled comes late, and where a page was frozen some time passes first.
   await world.pass(world.oneOf(25, 1_000, 150_000));
   world.isCalm = true;
@@ -291,19 +323,24 @@ async function calms(world, oracle, tabs, open) {
   }
   // What is stored now is found at the next look: where nobody can tell who lives, there is none.
   await world.sleep(5_000);
-  const last = await open({ maxAttempts: 32, maxPending: 1_000 });
+  const lasts = [];
+  for (const identity of identities) lasts.push(await open(identity, ALL));
   await world.comesTo(() => `nobody waits: ${oracle.waiting.map(({ what }) => what)}`, () => !oracle.waiting.length);
-  await world.comesTo(() => "nothing is pending", async () => !(await last.page.run(() => last.semel.pending())).length);
-  const counts = JSON.stringify(last.semel.getSnapshot());
-  if (counts !== '{"pending":0,"paused":0,"online":true}') world.faults.push(`what is shown in the end: ${counts}`);
-  for (const tab of [...tabs, last]) await close(tab);
+  for (const { page, semel } of lasts) {
+    await world.comesTo(() => "nothing is pending", async () => !(await page.run(() => semel.pending())).length);
+    const counts = JSON.stringify(semel.getSnapshot());
+    if (counts !== '{"pending":0,"paused":0,"online":true}') world.faults.push(`what is shown in the end: ${counts}`);
+  }
+  for (const tab of [...tabs, ...lasts]) await close(tab);
   await world.sleep(KEPT_MS);
   // What was kept, and had still to be acknowledged, is let go of at the look after that.
   for (let many = 0; many < 3 && (many === 0 || world.rows.size); many += 1) {
-    const next = await open({ maxAttempts: 32, maxPending: 1_000 });
-    makeCall(world, oracle, next, false);
-    await world.sleep(20_000);
-    await close(next);
+    for (const identity of identities) {
+      const next = await open(identity, ALL);
+      makeCall(world, oracle, next, false, { body: `last ${many}` });
+      await world.sleep(20_000);
+      await close(next);
+    }
   }
   if (world.rows.size) world.faults.push(`left in the store: ${[...world.rows.keys()]}`);
   oracle.checkEnds();

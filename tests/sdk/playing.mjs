@@ -77,6 +77,7 @@ class World {
   living = new Set();
   #state;
   #out = new Map();
+  #stalled = 0;
 
   constructor(seed) {
     this.#state = seed * 7_919 + 17;
@@ -118,6 +119,19 @@ class World {
   outage(what, ms) {
     this.says(`no ${what} for ${ms} ms`);
     this.#out.set(what, this.time.ms + ms);
+  }
+
+  /** All rows are gone, and nobody is told. */
+  throwsAway() {
+    this.says("the rows are thrown away");
+    for (const id of this.rows.keys()) this.lost.add(id);
+    this.rows.clear();
+  }
+
+  /** For so long the store does nothing that it is asked for. */
+  stall(ms) {
+    this.says(`the store does nothing for ${ms} ms`);
+    this.#stalled = this.time.ms + ms;
   }
 
   isOut(what) {
@@ -195,6 +209,7 @@ class World {
     const failing = (share, what) => {
       if (!this.happens(this.isOut("store") ? 1 : share)) return;
       this.says(`the store fails at ${what}`);
+      page.failedMs = this.time.ms;
       throw new Error("the disk fails");
     };
     const change = (id, to) => {
@@ -206,13 +221,23 @@ class World {
     // One after the other, as IndexedDB has it.
     let last = Promise.resolve();
     const inTurn = (act) => (last = last.then(act, act));
+    page.storing = 0;
+    const counted = async (act) => {
+      page.storing += 1;
+      try {
+        return await inTurn(act);
+      } finally {
+        page.storing -= 1;
+      }
+    };
     const store = {
       load: async () => {
         await this.pass(6);
         failing(this.fails / 2, "what is loaded");
         return structuredClone([...this.rows]);
       },
-      change: (id, to) => inTurn(async () => {
+      change: (id, to) => counted(async () => {
+        while (!this.isCalm && this.#stalled > this.time.ms) await this.sleep(50);
         if (!this.isQuick) await this.pass(this.happens(this.slow / 4) ? 3_000 : 6);
         failing(this.fails, id);
         change(id, to);
@@ -224,6 +249,7 @@ class World {
         }
         if (!this.happens(this.loses)) return;
         this.lost.add(id);
+        page.failedMs = this.time.ms;
         this.says(`the store says that it has lost ${id}`);
         throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
       }),

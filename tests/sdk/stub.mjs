@@ -178,6 +178,20 @@ export class Stub {
     return record?.until + TOMBSTONE_MS < this.now(key) && this.lapses(id) ? undefined : record;
   }
 
+  /** Its records, to be put back to these later. */
+  get kept() {
+    return new Map(this.#records);
+  }
+
+  set kept(records) {
+    this.#records = new Map(records);
+  }
+
+  /** The handler has crashed on an id too often, if nothing is known of that. */
+  poison(key, id, principal) {
+    if (!this.record(key, id)) this.#records.set(`${key} ${id}`, { state: "poisoned", principal });
+  }
+
   now(key) {
     return Date.now() + (this.aheadMsOfKeys.get(key) ?? this.aheadMs);
   }
@@ -217,7 +231,8 @@ export class Stub {
       return this.problem(key, 422, "fingerprint-mismatch", { executed: "no", retry: "after-fix" });
     }
     if (record.state === "cancelled") return this.problem(key, 410, "cancelled", { executed: "no", retry: "never" });
-    if (record.state === "acknowledged") return this.problem(key, 410, "acknowledged", { executed: "yes", retry: "never" });
+    if (record.state === "poisoned") return this.problem(key, 410, "poisoned", { executed: "no", retry: "never" });
+    if (record.state === "acknowledged") return this.problem(key, 410, "acknowledged", { executed: record.executed, retry: "never" });
     return this.#answer(key, record.status, "replayed", record.body);
   }
 
@@ -235,7 +250,7 @@ export class Stub {
   #cancel(call) {
     const { id } = call.json;
     const named = this.record(call.key, id);
-    if (named?.state === "acknowledged") return this.#ofRecord(call, { ...named, fingerprint: undefined });
+    if (named?.state === "acknowledged" || named?.state === "poisoned") return this.#ofRecord(call, { ...named, fingerprint: undefined });
     if (named?.state === "executed") {
       const { status, body } = named;
       return this.#keep(call, { status: 200, body: { state: "executed", outcome: { status, headers: {}, body: JSON.stringify(body) } } });
@@ -246,8 +261,8 @@ export class Stub {
 
   #acknowledge(key, id, until, principal) {
     const record = this.record(key, id);
-    if (record?.state !== "executed" || record.principal !== principal) return;
-    this.#records.set(`${key} ${id}`, { state: "acknowledged", until, principal });
+    if (!/^(executed|poisoned)$/.test(record?.state) || record.principal !== principal) return;
+    this.#records.set(`${key} ${id}`, { state: "acknowledged", executed: record.state === "executed" ? "yes" : "no", until, principal });
   }
 
   /** A problem of the object of `key`. */

@@ -6,6 +6,7 @@
 // - While a page is frozen nothing of it goes on: no timer, no answer, no store. Then all that is due does, at once. Of one that is gone nothing ever does.
 
 import { AsyncLocalStorage } from "node:async_hooks";
+import { createHash } from "node:crypto";
 
 const whose = new AsyncLocalStorage();
 const { setTimeout, setImmediate } = globalThis;
@@ -150,6 +151,8 @@ function put(time, world, drawn) {
     [Date, "now", () => BEGINS_MS + Math.floor(time.ms + page().wallMs)],
     [performance, "now", () => time.ms + page().steadyMs],
     [crypto, "randomUUID", undefined],
+    // By a thread of the machine's own it would end at an instant of the machine's.
+    [crypto.subtle, "digest", async (_name, bytes) => new Uint8Array(createHash("sha256").update(bytes).digest()).buffer],
     [crypto, "getRandomValues", (into) => (into.set(bytes(into)), into)],
   ];
   const before = putters.map(([of, name]) => [of, name, Object.getOwnPropertyDescriptor(of, name)]);
