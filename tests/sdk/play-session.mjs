@@ -11,7 +11,16 @@ const TABS_MAX = 3;
 export async function playSession(world) {
   const { faults } = world;
   const server = new SessionStub();
-  server.each = ({ path, elements }, serve) => world.carry(`${path} ${JSON.stringify(elements).slice(0, 300)}`, async () => serve());
+  let sender;
+  server.each = ({ path, elements }, serve) => {
+    for (const each of Array.isArray(elements) ? elements : []) if (!each.path.endsWith("/cancel")) checkGivenUp(each.body);
+    return world.carry(`${path} ${JSON.stringify(elements).slice(0, 300)}`, async () => serve());
+  };
+  /** What a page gave up it sends no more, but what was on its way by then; and to have the outcome of what ran all the same. */
+  const checkGivenUp = (body) => {
+    const call = calls.find((call) => call.body === body && call.page === sender);
+    if (call?.abortedMs + HEADERS_MS_MAX + 1 < world.time.ms && call.thaws === sender.thaws && !server.effects.includes(body)) faults.push(`${body} was given up, and is sent`);
+  };
   const told = new Map();
   const [answered, aborted, calls] = [new Set(), new Set(), []];
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
@@ -23,8 +32,18 @@ export async function playSession(world) {
     page.number = opened;
     world.says(`${tab.name} opens`);
     tab.opens = page.run(async () => {
-      const headers = world.below(2) ? undefined : () => world.pass(HEADERS_MS_MAX);
-      tab.semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: world.fetchOf(page, server), durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers, ...intervals });
+      const headers = () => {
+        // Whoever is without a token gives up what they asked for, in that very moment.
+        if (!world.happens(0.05)) return world.pass(HEADERS_MS_MAX);
+        for (const call of calls) if (call.page === page && !call.isOver && world.below(2)) call.abort();
+        throw new Error("no token");
+      };
+      const fetch = world.fetchOf(page, server);
+      const sends = (...given) => {
+        sender = page;
+        return fetch(...given);
+      };
+      tab.semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: sends, durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers: world.below(2) ? headers : undefined, ...intervals });
       const onrecovered = async ({ response, error, requestId }) => {
         await world.pass(10);
         if (world.happens(0.2)) throw new Error("not taken");
@@ -51,12 +70,17 @@ export async function playSession(world) {
   };
 
   const makeCall = ({ name, page, session }, body) => {
-    const call = { page, body };
+    const aborting = new AbortController();
+    const call = { page, body, thaws: page.thaws };
+    call.abort = () => {
+      aborted.add(body);
+      call.abortedMs ??= world.time.ms;
+      aborting.abort();
+    };
     calls.push(call);
     world.says(`${name} calls ${body}`);
     page.run(async () => {
-      const aborting = new AbortController();
-      if (world.happens(0.3)) setTimeout(() => aborting.abort(aborted.add(body)), world.below(40));
+      if (world.happens(0.3)) setTimeout(call.abort, world.below(40));
       // What has a header of its own goes alone, and not with others.
       const headers = world.happens(0.15) ? { "x-alone": body } : {};
       try {
