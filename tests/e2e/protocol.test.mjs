@@ -87,3 +87,30 @@ test("a batch, to the header", async () => {
   const instants = (json) => JSON.parse(json, (name, value) => (OF_THE_MOMENT.test(name) ? value.replace(/\d/g, "0") : value));
   assert.deepEqual(instants(await answer.text()), instants(answers));
 });
+
+test("what the page says of batches refused whole, of ids in bodies, and of a place that is closed twice", async () => {
+  const path = `${server.url}/semel/v1/keys/accounts%2Fcarla/`;
+  const post = (what, body, headers = {}) => fetch(path + what, { method: "POST", headers, body: JSON.stringify(body) });
+  const told = async (answer) => [answer.status, answer.headers.get("semel-status"), answer.headers.has("semel-key")];
+  const deposit = (more) => ({ method: "POST", path: "/accounts/carla/deposit", headers: { "content-type": "application/json" }, body: '{"amount":1}', ...more });
+  await post("batch", [deposit({ id: "one" })]);
+
+  const along = { "semel-ack": '"one"' };
+  assert.deepEqual(await told(await post("batch", [], { ...along, "semel-deadline": "0" })), [408, "attempt-expired", false]);
+  assert.deepEqual(await told(await post("batch", {}, along)), [400, "body-invalid", false]);
+  assert.deepEqual(await told(await post("batch", Array(257).fill(deposit({ id: "two" })), along)), [413, "too-large", false]);
+  assert.deepEqual(await told(await post("batch", [deposit({ id: "two", body: { base64: "QQ" } })], along)), [400, "body-invalid", false], "it is not padded");
+  assert.deepEqual(await told(await fetch(`${path}outcomes/one`)), [200, "replayed", true]);
+
+  const long = "a".repeat(256);
+  assert.deepEqual(await told(await post("acks", { ids: [long] })), [400, "body-invalid", true]);
+  assert.deepEqual(await told(await post("cancel", { id: long }, { "idempotency-key": "long" })), [400, "body-invalid", true]);
+  const refused = await (await post("batch", [deposit({ id: long }), deposit({ id: "far", deadline: Date.now() + 600_000 })])).json();
+  assert.deepEqual(refused.map(({ headers }) => headers["semel-status"]), ["key-invalid", "key-invalid"]);
+
+  const { epoch } = await (await post("sessions", { name: "tab" }, { "idempotency-key": "holder" })).json();
+  for (const id of ["close", "close-again"]) {
+    const closed = await post("cancel", { session: { name: "tab", epoch, seq: 1 } }, { "idempotency-key": id });
+    assert.deepEqual([closed.headers.get("semel-status"), await closed.json()], ["executed", { state: "cancelled" }], id);
+  }
+});
