@@ -88,9 +88,11 @@ pub fn clock_ms(answer: &Answer) -> Option<i64> {
     number(answer.headers.get("semel-now")?)
 }
 
+/// What the body says, else what the table does: but of these two the body may say another.
 fn executed(answer: &Answer, code: Option<Code>) -> Executed {
     let told = answer.member("executed").and_then(Executed::from_wire);
-    told.or(code.map(Code::executed)).unwrap_or(Executed::Unknown)
+    let certain = code.filter(|code| !matches!(code, Code::Fenced | Code::Cancelled));
+    told.or(certain.map(Code::executed)).unwrap_or(Executed::Unknown)
 }
 
 fn is_too_far_ahead(sent: Sent, clock_ms: i64) -> bool {

@@ -56,6 +56,19 @@ fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
 }
 
 #[test]
+fn of_a_problem_whose_body_is_lost_it_is_not_known_whether_it_ran() {
+    // Either says `unknown` of some requests, and only the body tells of which.
+    for (http, code) in [(409, "fenced"), (410, "cancelled")] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        bench.answer(from_object(Answer { status: http, ..status(code) }, bench.server_ms()));
+        bench.drive();
+        let [(_, _, Answered::Failure(failure))] = &bench.delivered[..] else { panic!("{code} is definitive") };
+        assert_eq!((failure.code.as_str(), failure.executed), (code, Executed::Unknown));
+    }
+}
+
+#[test]
 fn what_must_be_mended_pauses_and_goes_on_under_the_same_id() {
     for (http, code) in [(404, "not-found"), (401, "unauthorized"), (403, "forbidden"), (400, "key-invalid")] {
         let mut bench = Bench::ready();
