@@ -103,6 +103,11 @@ pub const LIES: &[Lie] = &[
     lie("together-no", "TogetherDeposit", Told::Words(&[("\"executed\":\"yes\"", "\"executed\":\"no\"")])),
     lie("together-expired", "TogetherDeposit", Told::Code("rolled-back", "attempt-expired")),
     lie("together-never", "TogetherDeposit", NOT_AGAIN),
+    lie("together-blamed", "TogetherDeposit", Told::Code("rolled-back", "poisoned")),
+    lie("together-fenced", "TogetherDeposit", Told::Code("rolled-back", "outside-window")),
+    lie("together-given-up", "TogetherDeposit", Told::Code("rolled-back", "cancelled")),
+    lie("together-outcome-expired", "TogetherDeposit", Told::Code("rolled-back", "outcome-expired")),
+    lie("together-acknowledged", "TogetherDeposit", Told::Nothing("acknowledged")),
     lie("together-stranger-told", "TogetherOther", Told::Done("", "replayed", "{}")),
 ];
 

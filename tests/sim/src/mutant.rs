@@ -71,8 +71,18 @@ twins! {
     GroupOrder = "group-order",
     /// What is committed together is as of when the commit before it began.
     GroupOldClock = "group-old-clock",
+    /// Who came last is in the next commit, and those before them in a later one, if it is full.
+    GroupOvertaken = "group-overtaken",
     /// Answers leave when their turn is over, before its commit is.
     GroupEarlyAnswer = "group-early-answer",
+    /// The answers to a batch are in another order than its requests.
+    BatchAnswersMixed = "batch-answers-mixed",
+    /// The registry hears that a key has forgotten before that is durable.
+    ForgetEarlyAnswer = "forget-early-answer",
+    /// What an object had in memory of a commit that is lost is in the next one's.
+    MemoryKept = "memory-kept",
+    /// The same, of what a key had in memory before it was put back to a backup.
+    RestoreKept = "restore-kept",
     /// Where requests are sent nobody knows what was made.
     ServiceForgets = "service-forgets",
     /// Who stands in front of the service refuses as the service would.

@@ -417,6 +417,11 @@ pub(crate) fn of_deadlines(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0DEA_D11E_0000_0000
 }
 
+/// The seed of what comes of itself there, and of batches, likewise.
+pub(crate) fn of_midst(seed: u64) -> u64 {
+    !of_together(seed) ^ 0x0AD1_D570_0000_0000
+}
+
 fn administrations_of(seed: u64) -> usize {
     let mut rng = Rng::with_seed(!of_administering(seed));
     if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=6) }

@@ -42,7 +42,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 42] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 44] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -85,13 +85,19 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.fail,
         |plan| &mut plan.together.full,
         |plan| &mut plan.together.fail_commits,
+        |plan| &mut plan.together.batches,
+        |plan| &mut plan.together.survives,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 41] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 45] = [
         // First: where a run of the outbox fails, they go in a few tries.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
         |plan| &mut plan.together.ends,
         |plan| &mut plan.together.others,
+        |plan| &mut plan.together.forgets,
+        |plan| &mut plan.together.jumps,
+        |plan| &mut plan.together.restores,
+        |plan| &mut plan.together.deployments,
         |plan| &mut plan.effects.transfers,
         |plan| &mut plan.effects.ends,
         |plan| &mut plan.effects.renewals,

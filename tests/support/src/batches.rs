@@ -72,6 +72,22 @@ impl<H: Handler> World<H> {
         Ok(answers?.map(|answers| answers.into_iter().map(|answer: Answer| Reply::checked(answer)).collect()))
     }
 
+    /// Begins a batch of alice's, as `batches.js` does, whatever is held back. `None`: nothing of it is done.
+    #[track_caller]
+    pub fn begin_batch(&mut self, headers: &[(&str, &str)], elements: &Value) -> Option<Vec<Reply>> {
+        let headers = Headers::from_iter(headers.iter().copied());
+        let batch = Batch::parse(&self.key, &headers, Some(elements.to_string().as_bytes())).expect("a batch");
+        let begun = catch_unwind(AssertUnwindSafe(|| self.in_one_commit(&asker("alice"), batch)));
+        begun
+            .unwrap_or_else(|_| {
+                self.database.unwind();
+                self.start_engine();
+                Ok(None)
+            })
+            .ok()
+            .flatten()
+    }
+
     /// What a batch of alice's tells of the key's clock.
     pub fn clock_of(&mut self, batch: Batch) -> i64 {
         let asked = Asked { key: &self.key, asker: &asker("alice"), wall_ms: self.wall_ms };

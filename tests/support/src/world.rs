@@ -346,7 +346,7 @@ impl<H: Handler> World<H> {
         self.start_engine();
     }
 
-    fn start_engine(&mut self) {
+    pub(crate) fn start_engine(&mut self) {
         self.engine = Engine::new(Shared(self.handler.clone()), self.config.clone());
         self.latest_ms = 0;
     }

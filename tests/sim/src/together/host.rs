@@ -11,35 +11,38 @@
 //! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
 //!   statements, and takes all with it that is not committed, and all that waits.
 
+use super::alone::Alone;
+use super::asked::{Asked, Come, Event};
+use super::batches::Batched;
 use super::options::Options;
 use super::oracle::Dealt;
-use super::run::{Asked, Event, KEY, Run};
+use super::run::{KEY, Run};
 use crate::deposits::{Deposits, END, Trouble};
 use crate::mutant::Twin;
 use crate::oracle::Violation;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
 use semel_core::server::{Config, suspicion};
-use semel_support::{Reply, START_MS, World};
+use semel_support::{Reply, World};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Statements of a call, at most: a fault falls on one of them.
-const STATEMENTS_MAX: u64 = 14;
+pub(super) const STATEMENTS_MAX: u64 = 14;
 
 /// What each more adds of those that are asked for at once.
-const STATEMENTS_OF_ONE_MORE: u64 = 3;
+pub(super) const STATEMENTS_OF_ONE_MORE: u64 = 3;
 
 /// The longest that a commit takes once the faults have ended.
 const COMMIT_MS_MAX: i64 = 100;
 
 /// Who has the object to itself.
 #[derive(Debug, Default)]
-enum Taken {
+pub(super) enum Taken {
     #[default]
     Nobody,
     /// Once the commit is over that is under way.
-    Next(Vec<Rc<Asked>>),
+    Next(Come),
     Now,
 }
 
@@ -47,139 +50,145 @@ enum Taken {
 pub struct Object {
     pub world: World<Deposits>,
     /// How often it has ended: what belongs to an earlier one is nobody's.
-    life: u32,
+    pub(super) life: u32,
     /// `None`: it has ended, and nobody has asked since.
-    started_ms: Option<i64>,
-    taken: Taken,
+    pub(super) started_ms: Option<i64>,
+    pub(super) taken: Taken,
+    /// Who has it to itself, and how far they are.
+    pub(super) alone: Option<Alone>,
     /// The calls that found it taken, and whether they are to have it to themselves.
-    stalled: VecDeque<(Vec<Rc<Asked>>, bool)>,
+    stalled: VecDeque<(Come, bool)>,
     /// Those that are in the next commit, or the one after it.
-    waiting: VecDeque<Vec<Rc<Asked>>>,
+    waiting: VecDeque<Come>,
     /// What is in the commit that is under way.
     dealt: Vec<Dealt>,
+    /// How far it was told to forget in that commit, in Unix s.
+    pub(super) forgotten: Vec<i64>,
 }
 
 impl Object {
-    pub fn new() -> Self {
-        let config = Config { open: true, ..Config::default() };
+    pub fn new(retention_s: i64) -> Self {
+        let config = Config { open: true, retention_s, ..Config::default() };
         Self {
             world: World::in_memory(KEY, Deposits::default(), config),
             life: 0,
             started_ms: None,
             taken: Taken::Nobody,
+            alone: None,
             stalled: VecDeque::new(),
             waiting: VecDeque::new(),
             dealt: Vec::new(),
+            forgotten: Vec::new(),
         }
     }
 
-    fn is_taken(&self) -> bool {
+    pub(super) fn is_taken(&self) -> bool {
         !matches!(self.taken, Taken::Nobody)
     }
 
-    fn is_committing(&self) -> bool {
+    pub(super) fn is_committing(&self) -> bool {
         self.world.database.is_holding()
     }
 }
 
 impl Run {
     /// A call arrives at the key.
-    pub(super) fn arrive(&mut self, all: Vec<Rc<Asked>>) -> Result<(), Violation> {
-        let now_ms = START_MS + self.now_ms;
-        let started_ms = *self.object.started_ms.get_or_insert(now_ms);
-        let has_suspect = all.iter().any(|asked| {
-            let call = &asked.call;
-            let headers = call.headers();
-            suspicion::is_suspect(call.method(), call.url().0, &headers, started_ms, now_ms)
-                && !self.object.world.has_outcome(&headers)
-        });
-        if all.len() > 1 {
+    pub(super) fn arrive(&mut self, come: Come) -> Result<(), Violation> {
+        let now_ms = self.wall_ms();
+        self.object.started_ms.get_or_insert(now_ms);
+        if come.is_batch {
+            // Whether one of it is a suspect it is asked once its turn has come.
+            return self.admit(come, false);
+        }
+        let has_suspect = come.all.iter().any(|asked| self.is_suspect(asked));
+        if come.all.len() > 1 {
             self.see(if has_suspect { "a call for many is taken to pieces" } else { "a call for many" });
         }
-        if has_suspect && all.len() > 1 {
-            all.into_iter().for_each(|asked| self.send_alone(asked));
+        if has_suspect && come.all.len() > 1 {
+            come.all.into_iter().for_each(|asked| self.send_alone(asked));
             return Ok(());
         }
-        self.admit(all, has_suspect)
+        self.admit(come, has_suspect)
     }
 
-    fn admit(&mut self, all: Vec<Rc<Asked>>, is_suspect: bool) -> Result<(), Violation> {
+    /// Whether it may have ended the object before.
+    pub(super) fn is_suspect(&self, asked: &Asked) -> bool {
+        let (now_ms, call, headers) = (self.wall_ms(), &asked.call, asked.call.headers());
+        let started_ms = self.object.started_ms.unwrap_or(now_ms);
+        suspicion::is_suspect(call.method(), call.url().0, &headers, started_ms, now_ms)
+            && !self.object.world.has_outcome(&headers)
+    }
+
+    fn admit(&mut self, come: Come, is_suspect: bool) -> Result<(), Violation> {
         if self.object.is_taken() {
             self.see("who comes while somebody has the object to itself waits");
-            self.object.stalled.push_back((all, is_suspect));
+            self.object.stalled.push_back((come, is_suspect));
         } else if is_suspect && self.object.is_committing() {
             self.see("who is to be alone waits for the commit");
-            self.object.taken = Taken::Next(all);
+            self.object.taken = Taken::Next(come);
         } else if is_suspect {
-            return self.work_alone(all);
+            return self.work_alone(come);
         } else if self.object.is_committing() || !self.object.waiting.is_empty() {
-            self.object.waiting.push_back(all);
+            self.object.waiting.push_back(come);
         } else {
-            return self.work(all);
+            return self.work(vec![come]);
         }
         Ok(())
     }
 
-    /// Of one alone.
-    fn work_alone(&mut self, one: Vec<Rc<Asked>>) -> Result<(), Violation> {
-        self.object.taken = Taken::Now;
-        let Some(asked) = one.into_iter().next() else { return Ok(()) };
-        self.object.world.wall_ms = START_MS + self.now_ms;
-        self.break_database(STATEMENTS_MAX);
-        self.object.world.database.hold();
-        self.object.world.start(&asked.call);
-        if self.object.world.database.has_crashed() {
-            return self.end_object("as it counts a start");
-        }
-        self.object.world.database.calm();
-        let (life, most_ms) = (self.object.life, self.commit_ms_max());
-        self.later(most_ms, Event::Started(life, asked));
-        Ok(())
-    }
-
-    /// The start of one alone is durable.
-    pub(super) fn started(&mut self, life: u32, asked: Rc<Asked>) -> Result<(), Violation> {
-        if life != self.object.life {
-            return Ok(());
-        }
-        if self.happens_often(self.options.fail_commits) {
-            return self.end_object("as the commit of a start fails");
-        }
-        self.object.world.database.release();
-        self.object.world.wall_ms = START_MS + self.now_ms;
-        self.object.world.started(&asked.call);
-        self.work(vec![asked])
-    }
-
-    fn commit_ms_max(&self) -> i64 {
+    pub(super) fn commit_ms_max(&self) -> i64 {
         if self.is_calm { COMMIT_MS_MAX } else { self.options.commit_ms_max }
     }
 
     /// One turn, and its commit, which takes its time.
-    fn work(&mut self, mut group: Vec<Rc<Asked>>) -> Result<(), Violation> {
-        let many = group.len();
+    fn work(&mut self, mut group: Vec<Come>) -> Result<(), Violation> {
+        let many = group.iter().map(|come| come.all.len()).sum();
         if many > 1 {
             self.see("a group");
         }
         if self.is_twin(Twin::GroupOrder) {
             group.reverse();
+            group.iter_mut().for_each(|come| come.all.reverse());
         }
         if !self.is_twin(Twin::GroupOldClock) || many == 1 {
-            self.object.world.wall_ms = START_MS + self.now_ms;
+            self.tell_time();
         }
-        group.iter().for_each(|asked| asked.turn_ms.set(self.now_ms));
+        let turn_ms = (self.wall_ms(), self.latest_ms());
+        group.iter().flat_map(|come| &come.all).for_each(|asked| asked.turn_ms.set(turn_ms));
         self.object.world.database.hold();
         let mut replies = None;
-        if many > 1 {
-            replies = self.ask_at_once(&group).map(Vec::into_iter);
+        // As in `turns.js`: a batch brings nothing that could be asked for with others.
+        if many > 1 && !group.iter().any(|come| come.is_batch) {
+            let all: Vec<_> = group.iter().flat_map(|come| come.all.iter().cloned()).collect();
+            replies = self.ask_at_once(&all).map(Vec::into_iter);
             if self.object.world.database.has_crashed() {
                 return self.end_object("in the middle of a group");
             }
         }
-        for (n, asked) in group.into_iter().enumerate() {
-            let reply = replies.as_mut().and_then(Iterator::next);
-            if !self.deal(asked, (n, many), reply)? {
-                return Ok(());
+        let (mut n, mut one_by_one) = (0, Vec::new());
+        for come in group {
+            let more = come.all.len();
+            if come.is_batch {
+                match self.deal_batch(come, (n, many))? {
+                    Batched::Ended => return Ok(()),
+                    Batched::OneByOne(come) => one_by_one.push(come),
+                    Batched::Done => {}
+                }
+            } else {
+                for (at, asked) in come.all.into_iter().enumerate() {
+                    let reply = replies.as_mut().and_then(Iterator::next);
+                    if !self.deal(asked, (n + at, many), reply)? {
+                        return Ok(());
+                    }
+                }
+            }
+            n += more;
+        }
+        for come in one_by_one {
+            if self.object.is_taken() {
+                self.object.stalled.push_back((come, true));
+            } else {
+                self.object.taken = Taken::Next(come);
             }
         }
         let (life, most_ms) = (self.object.life, self.commit_ms_max());
@@ -205,7 +214,7 @@ impl Run {
         replies
     }
 
-    fn prepare(&mut self, statements_max: u64, kills: bool) {
+    pub(super) fn prepare(&mut self, statements_max: u64, kills: bool) {
         self.break_database(statements_max);
         if kills {
             self.object.world.database.crash_at(END);
@@ -219,9 +228,15 @@ impl Run {
     }
 
     /// Deals with the `n`th of a group, which may have its answer. Whether the object lives on.
-    fn deal(&mut self, asked: Rc<Asked>, (n, many): (usize, usize), reply: Option<Reply>) -> Result<bool, Violation> {
+    pub(super) fn deal(
+        &mut self,
+        asked: Rc<Asked>,
+        (n, many): (usize, usize),
+        reply: Option<Reply>,
+    ) -> Result<bool, Violation> {
         let panics = self.object.world.handler.panics.get();
         let reply = reply.unwrap_or_else(|| self.ask_for_one(&asked));
+        self.blame_panics();
         self.note(|| format!("{} of {many}: {} -> {}", n + 1, asked.line(), reply.only("semel-status")));
         if self.object.world.database.has_crashed() {
             let is_amid = many > 1 && n > 0;
@@ -250,13 +265,13 @@ impl Run {
         Ok(true)
     }
 
-    fn trouble_of(&self, asked: &Asked) -> Option<Trouble> {
+    pub(super) fn trouble_of(&self, asked: &Asked) -> Option<Trouble> {
         let troubles = self.object.world.handler.troubles.borrow();
         let (trouble, times) = troubles.get(&asked.number.to_string())?;
         (*times > 0).then_some(*trouble)
     }
 
-    fn break_database(&mut self, statements_max: u64) {
+    pub(super) fn break_database(&mut self, statements_max: u64) {
         let n = self.rng.u64(0..statements_max);
         let Options { crash, full, fail, .. } = self.options;
         let (crash, full, fail) = (self.happens_often(crash), self.happens_often(full), self.happens_often(fail));
@@ -277,15 +292,13 @@ impl Run {
         }
         if self.happens_often(self.options.fail_commits) {
             let is_group = self.object.dealt.len() > 1;
+            self.survive()?;
             return self.end_object(if is_group { "as the commit of a group fails" } else { "as its commit fails" });
         }
-        self.object.world.database.release();
-        stored::change(self.mutant, When::Commit, &self.object.world.database);
-        let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
-        let dealt = std::mem::take(&mut self.object.dealt);
-        self.oracle.committed(&dealt, &effects)?;
+        let dealt = self.commit()?;
+        let before = self.object.alone.take().map(|alone| alone.dealt).unwrap_or_default();
         if !self.is_twin(Twin::GroupEarlyAnswer) {
-            for Dealt { asked, reply, .. } in &dealt {
+            for Dealt { asked, reply, .. } in before.iter().chain(&dealt) {
                 self.tell(asked, reply)?;
             }
         }
@@ -295,24 +308,40 @@ impl Run {
         }
     }
 
+    /// What was held back is durable. Answers whom that answers.
+    pub(super) fn commit(&mut self) -> Result<Vec<Dealt>, Violation> {
+        self.object.world.database.release();
+        stored::change(self.mutant, When::Commit, &self.object.world.database);
+        let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
+        let dealt = std::mem::take(&mut self.object.dealt);
+        self.oracle.committed(&dealt, effects)?;
+        self.look()?;
+        let mut forgotten = std::mem::take(&mut self.object.forgotten).into_iter();
+        forgotten.try_for_each(|before_s| self.oracle.forgotten(before_s))?;
+        Ok(dealt)
+    }
+
     fn go_on(&mut self) -> Result<(), Violation> {
         // Those who wait for the commit came before those who found the object taken.
         while !self.object.is_taken() {
-            let Some((all, is_suspect)) = self.object.stalled.pop_front() else { break };
-            self.admit(all, is_suspect)?;
+            let Some((come, is_suspect)) = self.object.stalled.pop_front() else { break };
+            self.admit(come, is_suspect)?;
         }
         let is_free = !self.object.is_taken() && !self.object.is_committing();
         if !is_free {
             return Ok(());
         }
-        let mut group = self.object.waiting.pop_front().unwrap_or_default();
+        let overtakes = self.is_twin(Twin::GroupOvertaken);
+        let waiting = &mut self.object.waiting;
+        let first = if overtakes { waiting.pop_back() } else { waiting.pop_front() };
+        let mut group: Vec<Come> = first.into_iter().collect();
         if group.is_empty() {
             return Ok(());
         }
-        while let Some(next) =
-            self.object.waiting.pop_front_if(|next| group.len() + next.len() <= self.options.group_max)
-        {
-            group.extend(next);
+        let mut count: usize = group.iter().map(Come::count).sum();
+        while let Some(next) = self.object.waiting.pop_front_if(|next| count + next.count() <= self.options.group_max) {
+            count += next.count();
+            group.push(next);
         }
         if !self.object.waiting.is_empty() {
             self.see("a group is full, and who comes beyond it waits for one more commit");
@@ -322,22 +351,41 @@ impl Run {
 
     /// The object ends, with all that waits in it and all that was not durable yet; the next that comes starts it again.
     pub(super) fn end_object(&mut self, when: &str) -> Result<(), Violation> {
+        self.end_object_with(when, self.is_twin(Twin::MemoryKept))
+    }
+
+    /// `keeps_memory`: whether the next one has in memory what this one had, which is wrong.
+    pub(super) fn end_object_with(&mut self, when: &str, keeps_memory: bool) -> Result<(), Violation> {
         self.see(&format!("the object ends {when}"));
         self.note(|| format!("the object ends {when}"));
+        self.leave_object();
+        if keeps_memory {
+            self.object.world.database.reopen();
+        } else {
+            self.object.world.restart();
+        }
+        stored::change(self.mutant, When::Ended, &self.object.world.database);
+        self.oracle.ended(&effects_after(&self.object.world.database, None, self.oracle.durable()))
+    }
+
+    /// All goes that waits in the object, or is on its way to be durable.
+    fn leave_object(&mut self) {
+        self.oracle.forgets_starts();
+        self.object_ms = 0;
         let object = &mut self.object;
         object.life += 1;
         object.started_ms = None;
         object.taken = Taken::Nobody;
+        object.alone = None;
         object.stalled.clear();
         object.waiting.clear();
         object.dealt.clear();
-        object.world.restart();
-        stored::change(self.mutant, When::Ended, &object.world.database);
-        self.oracle.ended(&effects_after(&self.object.world.database, None, self.oracle.durable()))
+        object.forgotten.clear();
     }
 
     pub(super) fn end(&mut self) -> Result<(), Violation> {
         let when = if self.object.is_committing() { "while a commit is under way" } else { "at rest" };
+        self.survive()?;
         self.end_object(when)
     }
 }

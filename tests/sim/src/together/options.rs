@@ -41,9 +41,31 @@ pub struct Options {
     pub fail_commits: u32,
     /// How often the object ends by itself.
     pub ends: usize,
+    /// The share of messages that go to the key in one batch with others, in percent.
+    pub batches: u32,
+    /// How often the key is told to forget.
+    pub forgets: usize,
+    /// How often the clock of its machine jumps.
+    pub jumps: usize,
+    /// How often it is put back to a backup.
+    pub restores: usize,
+    /// How often it is deployed anew.
+    pub deployments: usize,
+    /// The retentions between which deployments choose, in s.
+    pub retentions_s: [i64; 2],
+    /// The share of objects that end whose commit is durable all the same, in percent.
+    pub survives: u32,
 }
 
+/// Nothing is done within so short a time that such a retention would end.
+const LONG_S: i64 = 3_600;
+
 impl Options {
+    /// Whether what has no first-sent may come to be forgotten.
+    pub fn is_forgetful(&self) -> bool {
+        self.forgets > 0 || self.retentions_s[0] < LONG_S
+    }
+
     /// Those of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_together(seed));
@@ -53,6 +75,12 @@ impl Options {
         let gather = Rng::with_seed(crate::plan::of_together(!seed)).u32(0..2) * 70;
         let mut more = Rng::with_seed(crate::plan::of_deadlines(seed));
         let (deadlines, others) = (more.u32(0..3) * 40, more.usize(0..6));
+        let mut midst = Rng::with_seed(crate::plan::of_midst(seed));
+        let mut seldom = |most: u32| if midst.u32(0..3) > 0 { 0 } else { midst.u32(1..=most) };
+        let (forgets, jumps, restores, deployments) = (seldom(4), seldom(6), seldom(3), seldom(4));
+        let (batches, survives) = (midst.u32(0..2) * midst.u32(20..=90), midst.u32(0..2) * 50);
+        let retention_s = [86_400, 86_400, 5, 20][midst.usize(0..4)];
+        let retentions_s = [retention_s, retention_s * midst.i64(1..=3)];
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
@@ -72,6 +100,13 @@ impl Options {
             full,
             fail_commits,
             ends: ends as usize,
+            batches,
+            forgets: forgets as usize,
+            jumps: jumps as usize,
+            restores: restores as usize,
+            deployments: deployments as usize,
+            retentions_s,
+            survives,
         }
     }
 }

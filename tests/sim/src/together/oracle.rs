@@ -4,15 +4,22 @@
 //! - It rests on what is committed, on what was answered and on the order in which requests came.
 //! - Of what came to the same object, what has no turn of its own takes effect in the order in which it came, whatever became of the others.
 //!   An answer leaves once its effect is durable.
+//! - What is promised of an id ends where the fence has passed its first-sent, or, where it has none, after a retention. A backup that is put back takes
+//!   with it what was promised since.
 
-use super::run::{Asked, Errand, KEY, STRANGER};
+use super::asked::{Asked, Errand};
+use super::options::Options;
+use super::run::{KEY, STRANGER};
 use crate::deposits::outcome;
 use crate::oracle::history::History;
 use crate::oracle::{Violation, violation};
 use crate::snapshot::Effect;
 use semel_support::Reply;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// What crashed so often never runs again.
+const CRASHES: u32 = 3;
 
 /// A request that the object has answered.
 #[derive(Debug)]
@@ -33,20 +40,144 @@ impl Dealt {
     }
 }
 
+/// A request of which the effect is durable.
+#[derive(Debug, Clone)]
+pub(super) struct Ran {
+    pub number: usize,
+    pub first_sent_s: Option<i64>,
+    pub at_ms: i64,
+}
+
+/// What is known of what is durable.
+#[derive(Debug, Clone, Default)]
+pub struct Durable {
+    /// In the order of their effects.
+    pub(super) ran: Vec<Ran>,
+    /// Of these it was said that they will not run from then on.
+    never: BTreeSet<usize>,
+    /// Whose start is counted, and not that it has ended.
+    started: BTreeSet<usize>,
+    pub(super) fence_s: i64,
+}
+
 /// What it remembers.
-#[derive(Default)]
 pub struct Oracle {
-    /// The effects that are durable, in their order.
-    durable: Vec<String>,
+    pub(super) durable: Durable,
     /// The last that this object has worked of what had it not to itself.
     latest: u64,
-    /// Of these it was said that they never run.
-    never: BTreeSet<usize>,
+    /// What somebody has begun to acknowledge, and until when attempts of it may come.
+    pub(super) acknowledged: BTreeMap<usize, Option<i64>>,
+    /// What somebody has given up.
+    given_up: BTreeSet<usize>,
+    /// How often a request may be counted to have ended its process.
+    blamed: BTreeMap<usize, u32>,
+    /// The latest that the key was told of the time, in Unix ms.
+    pub latest_ms: i64,
+    /// The retention as it is now, and the shortest, in s.
+    retention_s: i64,
+    pub(super) retention_s_min: i64,
+    /// The fence is no further than this, in Unix s.
+    pub(super) reaches_s: i64,
+    /// Whether what has no first-sent may come to be forgotten.
+    forgets: bool,
     history: History,
     pub seen: BTreeSet<String>,
 }
 
 impl Oracle {
+    pub fn new(options: &Options) -> Self {
+        let retentions_s = options.retentions_s;
+        Self {
+            durable: Durable::default(),
+            latest: 0,
+            acknowledged: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            blamed: BTreeMap::new(),
+            latest_ms: 0,
+            retention_s: retentions_s[0],
+            retention_s_min: retentions_s[0].min(retentions_s[1]),
+            reaches_s: 0,
+            forgets: options.is_forgetful(),
+            history: History::default(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// The key is told the time.
+    pub fn passes(&mut self, wall_ms: i64) {
+        self.latest_ms = self.latest_ms.max(wall_ms);
+        self.reaches_s = self.reaches_s.max(self.latest_ms.div_euclid(1000) - self.retention_s);
+    }
+
+    /// It goes by another retention.
+    pub fn is_deployed(&mut self, retention_s: i64) {
+        self.retention_s = retention_s;
+    }
+
+    /// It is told to forget, and may or may not.
+    pub fn asked_to_forget(&mut self, before_s: i64) {
+        self.reaches_s = self.reaches_s.max(before_s);
+    }
+
+    /// Who told it hears that it has.
+    pub fn forgotten(&self, before_s: i64) -> Result<(), Violation> {
+        // A key that nobody has used has nothing to forget.
+        if self.durable.ran.is_empty() || self.durable.fence_s >= before_s {
+            return Ok(());
+        }
+        let fence_s = self.durable.fence_s;
+        violation(
+            "early",
+            format!("what was first sent before {before_s} is said to be forgotten, and the fence is at {fence_s}"),
+        )
+    }
+
+    /// Somebody acknowledges, and sends nothing more. `until_ms`: the latest deadline, if all had one.
+    pub fn acknowledges(&mut self, number: usize, until_ms: Option<i64>) {
+        self.acknowledged.insert(number, until_ms);
+    }
+
+    /// Somebody gives up.
+    pub fn gives_up(&mut self, number: usize) {
+        self.given_up.insert(number);
+    }
+
+    /// That a request starts is counted.
+    pub fn starts(&mut self, number: usize) {
+        self.durable.started.insert(number);
+    }
+
+    /// A request crashed.
+    pub fn crashes(&mut self, number: usize) {
+        self.durable.started.remove(&number);
+        *self.blamed.entry(number).or_default() += 1;
+        self.forgets_starts();
+    }
+
+    /// Nobody knows any more of which starts the end could not be written.
+    pub fn forgets_starts(&mut self) {
+        for number in std::mem::take(&mut self.durable.started) {
+            *self.blamed.entry(number).or_default() += 1;
+        }
+    }
+
+    /// What a backup has.
+    pub fn backup(&self) -> Durable {
+        self.durable.clone()
+    }
+
+    /// A backup is put back. Whoever had an answer since has one of what is not there.
+    pub fn put_back(&mut self, durable: Durable) {
+        self.durable = durable;
+        self.forgets_starts();
+        self.history.is_no_longer_promised(KEY);
+    }
+
+    /// Whether what is said of a request for good holds for all time.
+    fn is_promised(&self, asked: &Asked) -> bool {
+        asked.first_sent_s.is_some() || !self.forgets
+    }
+
     /// Somebody begins to want something.
     pub fn wished(&mut self, number: usize, errand: Errand) {
         match errand {
@@ -58,20 +189,20 @@ impl Oracle {
 
     /// How many effects are durable.
     pub fn durable(&self) -> i64 {
-        self.durable.len() as i64
+        self.durable.ran.len() as i64
     }
 
     /// A commit is durable, and these effects with it.
-    pub fn committed(&mut self, dealt: &[Dealt], effects: &[Effect]) -> Result<(), Violation> {
+    pub fn committed(&mut self, dealt: &[Dealt], effects: Vec<Effect>) -> Result<(), Violation> {
         let is_late =
-            |Asked { deadline_ms, turn_ms, .. }: &Asked| deadline_ms.is_some_and(|by_ms| by_ms < turn_ms.get());
+            |Asked { deadline_ms, turn_ms, .. }: &Asked| deadline_ms.is_some_and(|by_ms| by_ms < turn_ms.get().0);
         if let Some(late) = dealt.iter().find(|dealt| dealt.is(Errand::Deposit, "executed") && is_late(&dealt.asked)) {
             return violation("late", format!("{} ran past its deadline", late.asked.line()));
         }
         let mut in_order: Vec<&Dealt> = dealt.iter().collect();
         in_order.sort_by_key(|dealt| dealt.asked.arrived.get());
-        let executed = in_order.iter().filter(|dealt| dealt.is(Errand::Deposit, "executed"));
-        let expected: Vec<String> = executed.map(|dealt| dealt.asked.number.to_string()).collect();
+        let executed: Vec<_> = in_order.iter().filter(|dealt| dealt.is(Errand::Deposit, "executed")).collect();
+        let expected: Vec<String> = executed.iter().map(|dealt| dealt.asked.number.to_string()).collect();
         let found: Vec<&String> = effects.iter().map(|effect| &effect.number).collect();
         if !expected.iter().eq(found.iter().copied()) {
             let is_order = expected.iter().collect::<BTreeSet<_>>() == found.iter().copied().collect()
@@ -82,11 +213,13 @@ impl Oracle {
                 format!("{expected:?} ran in this order by what was answered, and {found:?} is there"),
             );
         }
-        if let Some(again) = expected.iter().find(|number| self.durable.contains(number)) {
-            return violation("twice", format!("{again} ran again"));
+        for dealt in in_order.iter().filter(|dealt| dealt.is_alone && dealt.reply.only("semel-status") != "unavailable")
+        {
+            self.durable.started.remove(&dealt.asked.number);
         }
-        if let Some(never) = self.never.iter().find(|number| expected.contains(&number.to_string())) {
-            return violation("never", format!("{never} ran, of which it was said that it never will"));
+        let before = self.durable();
+        for (dealt, effect) in executed.iter().zip(&effects) {
+            self.runs(&dealt.asked, effect)?;
         }
         for dealt in in_order.iter().filter(|dealt| !dealt.is_alone) {
             if dealt.asked.arrived.get() < self.latest {
@@ -95,7 +228,7 @@ impl Oracle {
             }
             self.latest = dealt.asked.arrived.get();
         }
-        let mut count = self.durable();
+        let mut count = before;
         for dealt in in_order {
             count += i64::from(dealt.is(Errand::Deposit, "executed"));
             let counts = dealt.is(Errand::Deposit, "executed") || dealt.is(Errand::Read, "read");
@@ -105,7 +238,33 @@ impl Oracle {
                 return violation(kind, format!("{line} was answered {said} where there were {count}"));
             }
         }
-        self.durable.extend(expected);
+        Ok(())
+    }
+
+    /// An effect is durable.
+    fn runs(&mut self, asked: &Asked, effect: &Effect) -> Result<(), Violation> {
+        let (number, line) = (asked.number, asked.line());
+        let Effect { at_ms, .. } = *effect;
+        if let Some(ran) = self.durable.ran.iter().rfind(|ran| ran.number == number) {
+            if self.is_promised(asked) || at_ms < ran.at_ms + self.retention_s_min * 1000 {
+                return violation("twice", format!("{number} ran again"));
+            }
+            // Nothing could tell any more that it was not new.
+            self.history.is_no_longer_promised(KEY);
+        }
+        if self.durable.never.contains(&number) {
+            return violation("never", format!("{number} ran, of which it was said that it never will"));
+        }
+        if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.durable.fence_s) {
+            return violation("fence", format!("{line} ran, and was first sent before {}", self.durable.fence_s));
+        }
+        let (wall_ms, latest_ms) = asked.turn_ms.get();
+        let last_ms = self.durable.ran.last().map_or(0, |ran| ran.at_ms);
+        if at_ms < wall_ms.max(last_ms) || at_ms > latest_ms {
+            let told = format!("told {wall_ms} and before {latest_ms}, after an effect of {last_ms}");
+            return violation("clock", format!("{line} ran at {at_ms}, and the key was {told}"));
+        }
+        self.durable.ran.push(Ran { number, first_sent_s: asked.first_sent_s, at_ms });
         Ok(())
     }
 
@@ -120,10 +279,15 @@ impl Oracle {
 
     /// An answer leaves.
     pub fn told(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
+        self.check_told(asked, reply)?;
+        self.check_reason(asked, reply.only("semel-status"))
+    }
+
+    fn check_told(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         let code = reply.only("semel-status");
         self.seen.insert(format!("together, {:?}: {code}", asked.errand));
         let number = asked.number.to_string();
-        let ran = self.durable.iter().position(|ran| *ran == number);
+        let ran = self.durable.ran.iter().rposition(|ran| ran.number == asked.number);
         let has_run = ran.is_some();
         match (asked.errand, code) {
             (Errand::Deposit, "executed" | "replayed") => {
@@ -139,17 +303,22 @@ impl Oracle {
                 )
             }
             (Errand::Cancel, "executed" | "replayed") if reply.body().starts_with(b"{\"state\":\"cancelled\"") => {
-                self.never.insert(asked.number);
+                if !self.is_promised(asked) {
+                    return Ok(());
+                }
+                self.durable.never.insert(asked.number);
                 if has_run { violation("lie", format!("{} ran", asked.line())) } else { Ok(()) }
             }
-            (Errand::Deposit, "poisoned") if has_run => violation("lie", format!("{} ran", asked.line())),
+            (Errand::Deposit, "poisoned") if has_run && self.is_promised(asked) => {
+                violation("lie", format!("{} ran", asked.line()))
+            }
             (Errand::Deposit, "attempt-expired")
-                if asked.deadline_ms.is_none_or(|by_ms| by_ms >= asked.turn_ms.get()) =>
+                if asked.deadline_ms.is_none_or(|by_ms| by_ms >= asked.turn_ms.get().1) =>
             {
                 violation("late", format!("{} was in time, and was told {code}", asked.line()))
             }
             (Errand::Deposit, _) if reply.field("retry") == "never" => self.told_for_good(asked, reply, has_run),
-            (Errand::Other, "fingerprint-mismatch" | "unavailable") => Ok(()),
+            (Errand::Other, "fingerprint-mismatch" | "unavailable" | "outside-window" | "forgotten") => Ok(()),
             (Errand::Other, "acknowledged") if asked.call.principal() != STRANGER => Ok(()),
             (Errand::Other, _) => violation("stranger", format!("{} was told {code}", asked.line())),
             (Errand::Read, "read") if reply.json()["count"].as_i64() > Some(self.durable()) => {
@@ -159,18 +328,39 @@ impl Oracle {
         }
     }
 
+    /// What somebody is told has a reason in what was sent, and in what became of it.
+    fn check_reason(&self, asked: &Asked, code: &str) -> Result<(), Violation> {
+        if !matches!(asked.errand, Errand::Deposit | Errand::Other) {
+            return Ok(());
+        }
+        let number = &asked.number;
+        let (is_so, kind) = match code {
+            "outside-window" | "forgotten" => {
+                (asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.reaches_s), "fence")
+            }
+            "outcome-expired" => (!self.is_promised(asked), "expired"),
+            "acknowledged" => (self.acknowledged.contains_key(number), "acknowledged"),
+            "cancelled" => (self.given_up.contains(number), "cancelled"),
+            "poisoned" => (self.blamed.get(number).is_some_and(|times| *times >= CRASHES), "blamed"),
+            _ => (true, ""),
+        };
+        if is_so { Ok(()) } else { violation(kind, format!("{} was told {code}", asked.line())) }
+    }
+
     /// Somebody is told that there will be no outcome, and whether there was one.
     fn told_for_good(&mut self, asked: &Asked, reply: &Reply, has_run: bool) -> Result<(), Violation> {
+        if !self.is_promised(asked) {
+            return Ok(());
+        }
         let executed = reply.field("executed");
         let is_so = match executed.as_str() {
-            "no" => {
-                self.never.insert(asked.number);
-                !has_run
-            }
+            "no" => !has_run,
             "yes" => has_run,
             _ => true,
         };
+        // What has run is known to run no more.
         if is_so {
+            self.durable.never.extend((!has_run).then_some(asked.number));
             return Ok(());
         }
         let code = reply.only("semel-status");
@@ -184,9 +374,10 @@ impl Oracle {
 
     /// All is over, and these effects are there.
     pub fn check_end(&self, effects: &[Effect]) -> Result<(), Violation> {
-        if !effects.iter().map(|effect| &effect.number).eq(&self.durable) {
-            return violation("lost", format!("{:?} was durable, and {effects:?} is there", self.durable));
+        let durable: Vec<String> = self.durable.ran.iter().map(|ran| ran.number.to_string()).collect();
+        if !effects.iter().map(|effect| &effect.number).eq(&durable) {
+            return violation("lost", format!("{durable:?} was durable, and {effects:?} is there"));
         }
-        self.history.check(|number| self.durable.contains(&number.to_string()))
+        self.history.check(|number| self.durable.ran.iter().any(|ran| ran.number == number))
     }
 }

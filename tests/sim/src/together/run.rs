@@ -5,7 +5,9 @@
 //! - Each attempt of a request has the same id, body and first-sent. Who has acknowledged asks no more.
 //! - After the busy time the faults end, and each caller must come to an answer for good.
 
+use super::asked::{Ack, Asked, Come, Errand, Event, Wish};
 use super::host::Object;
+use super::midst::Backup;
 use super::options::Options;
 use super::oracle::Oracle;
 use crate::deposits::Trouble;
@@ -16,7 +18,7 @@ use crate::plan::Plan;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
 use fastrand::Rng;
-use semel_support::{Call, Reply, START_MS, START_S, get, post};
+use semel_support::{Call, Reply, START_S, get, post};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -30,83 +32,13 @@ const CANCEL: &str = "/semel/v1/keys/keys%2F0/cancel";
 /// The numbers of reads begin here.
 const READS: usize = 1_000;
 /// The longest way of a message.
-const WAY_MS_MAX: i64 = 50;
+pub(super) const WAY_MS_MAX: i64 = 50;
 /// The longest that an attempt may wait for its turn, where it has a deadline; while there are faults, a quarter of that.
 const DATED_MS_MAX: i64 = 4_000;
 /// The pause between two attempts is doubled so often.
 const DOUBLED_MAX: u32 = 4;
 /// A run that has not come to rest so long after the faults ended never will.
 const SETTLES_MS_MAX: i64 = 600_000;
-
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Errand {
-    Deposit,
-    Cancel,
-    Read,
-    /// The id of what somebody had is used once more, with another payload or as somebody else.
-    Other,
-}
-
-/// A message.
-#[derive(Debug)]
-pub struct Asked {
-    pub number: usize,
-    pub errand: Errand,
-    pub call: Call,
-    /// No attempt begins past this, in ms of the run.
-    pub deadline_ms: Option<i64>,
-    /// Which it is of those that arrived, counted from 1.
-    pub arrived: Cell<u64>,
-    /// When its turn came.
-    pub turn_ms: Cell<i64>,
-}
-
-impl Asked {
-    /// For who reads the run.
-    pub fn line(&self) -> String {
-        format!("{:?} {}, arrival {}", self.errand, self.number, self.arrived.get())
-    }
-}
-
-#[derive(Debug)]
-pub enum Event {
-    /// Somebody begins to want something, or wants it still.
-    Ask(usize),
-    GiveUp(usize),
-    Read(usize),
-    /// Those go to the key that have come to its Worker together.
-    Gathered,
-    /// What is asked arrives at the key, all in one call.
-    Arrival(Vec<Rc<Asked>>),
-    /// An answer arrives at who asked.
-    Told(Rc<Asked>, Box<Reply>),
-    /// The commit that is under way is over.
-    Durable(u32),
-    /// That something starts is durable: it has its turn.
-    Started(u32, Rc<Asked>),
-    /// Somebody uses an id that was used.
-    Other,
-    /// The object ends.
-    End,
-    Calm,
-}
-
-/// What somebody wants.
-#[derive(Debug, Default)]
-struct Wish {
-    /// `None`: it is not said.
-    first_sent_s: Option<i64>,
-    attempts: u32,
-    is_given_up: bool,
-    is_done: bool,
-    /// Whose outcome is to be acknowledged with the next message.
-    acknowledges: bool,
-    /// Whether each attempt has a deadline.
-    is_dated: bool,
-    /// Whether somebody has its outcome.
-    has_outcome: bool,
-}
 
 /// The run.
 pub struct Run {
@@ -120,13 +52,24 @@ pub struct Run {
     arrived: u64,
     wishes: Vec<Wish>,
     /// The ids to be acknowledged with the next message.
-    acks: Vec<String>,
+    acks: Vec<Ack>,
     /// Who has come to the key's Worker, and goes on together.
     gathered: Vec<Rc<Asked>>,
     /// What is decided of them; apart, so that runs without them are as they were.
     gathers: Rng,
     /// And of deadlines, and ids that are used again.
     dates: Rng,
+    /// What goes as one batch.
+    pub(super) batched: Come,
+    /// What is decided of batches, and of what comes of itself.
+    pub(super) midst: Rng,
+    /// When it is counted.
+    pub(super) counts: Rng,
+    /// How far the clock of the key's machine is ahead.
+    pub(super) ahead_ms: i64,
+    /// The latest that the object may have told.
+    pub(super) object_ms: i64,
+    pub(super) backup: Option<Backup>,
     pub(super) is_calm: bool,
     pub(super) oracle: Oracle,
     pub trace: Option<Vec<String>>,
@@ -142,15 +85,21 @@ impl Run {
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
-            object: Object::new(),
+            object: Object::new(plan.together.retentions_s[0]),
             arrived: 0,
             wishes: Vec::new(),
             acks: Vec::new(),
             gathered: Vec::new(),
             gathers: Rng::with_seed(crate::plan::of_together(!plan.seed)),
             dates: Rng::with_seed(!crate::plan::of_deadlines(plan.seed)),
+            batched: Come::default(),
+            midst: Rng::with_seed(!crate::plan::of_midst(plan.seed)),
+            counts: Rng::with_seed(crate::plan::of_midst(!plan.seed)),
+            ahead_ms: 0,
+            object_ms: 0,
+            backup: None,
             is_calm: false,
-            oracle: Oracle::default(),
+            oracle: Oracle::new(&plan.together),
             trace: is_traced.then(Vec::new),
         }
     }
@@ -166,16 +115,13 @@ impl Run {
             self.now_ms = at_ms;
             self.happen(event)?;
         }
-        if let Some(number) = self.wishes.iter().position(|wish| !wish.is_done) {
-            return violation("unsettled", format!("nobody has an answer to {number}"));
-        }
         stored::change(self.mutant, When::Together, &self.object.world.database);
         self.oracle.check_end(&effects_after(&self.object.world.database, None, 0))?;
         Ok(std::mem::take(&mut self.oracle.seen))
     }
 
     fn set_up(&mut self) {
-        let Options { busy_ms, wishes, reads, ends, deadlines, others, .. } = self.options;
+        let Options { busy_ms, wishes, reads, ends, deadlines, others, restores, .. } = self.options;
         for number in 0..wishes {
             let at_ms = self.rng.i64(0..busy_ms);
             let first_sent_s = (self.rng.u32(0..4) > 0).then_some(START_S + at_ms.div_euclid(1000));
@@ -196,10 +142,11 @@ impl Run {
             let at_ms = self.rng.i64(0..busy_ms * 2);
             self.push(at_ms, Event::End);
         }
-        for _ in 0..if wishes > 0 { others } else { 0 } {
+        for _ in 0..if wishes > 0 && restores == 0 { others } else { 0 } {
             let at_ms = self.dates.i64(0..busy_ms * 2);
             self.push(at_ms, Event::Other);
         }
+        self.set_up_midst();
         self.push(busy_ms * 2 + 1, Event::Calm);
     }
 
@@ -223,18 +170,20 @@ impl Run {
             }
             Event::Gathered => {
                 let all = std::mem::take(&mut self.gathered);
-                self.later(WAY_MS_MAX, Event::Arrival(all));
+                self.later(WAY_MS_MAX, Event::Arrival(Come::of(all)));
             }
-            Event::Arrival(all) => {
-                for asked in &all {
+            Event::Batched => self.send_batch(),
+            Event::Arrival(come) => {
+                for asked in &come.all {
                     self.arrived += 1;
                     asked.arrived.set(self.arrived);
                 }
-                self.arrive(all)?;
+                self.arrive(come)?;
             }
             Event::Told(asked, reply) => self.hear(&asked, &reply),
             Event::Durable(life) => self.durable(life)?,
-            Event::Started(life, asked) => self.started(life, asked)?,
+            Event::Part(life) => self.part(life)?,
+            Event::Midst(midst) => self.come_about(midst)?,
             Event::Other => self.use_again(),
             Event::End => self.end()?,
             Event::Calm => {
@@ -249,17 +198,22 @@ impl Run {
 
     /// Somebody wants something, until there is an answer.
     fn ask(&mut self, number: usize) {
-        let Wish { first_sent_s, attempts, is_given_up, is_done, is_dated, .. } = &mut self.wishes[number];
+        let (wall_ms, latest_ms) = (self.wall_ms(), self.latest_ms());
+        let Wish { first_sent_s, attempts, is_given_up, is_done, is_dated, until_ms, .. } = &mut self.wishes[number];
         if *is_done {
             return;
         }
         if *attempts == 0 {
             self.oracle.wished(number, Errand::Deposit);
+            // By the clock of who asks, or by what the key has told of its own.
+            let told_ms = if self.options.jumps > 0 && self.midst.bool() { latest_ms } else { wall_ms };
+            *first_sent_s = first_sent_s.map(|_| told_ms.div_euclid(1000));
         }
         // Nobody floods a key that is slow.
         let pause_ms = self.options.interval_ms << (*attempts).min(DOUBLED_MAX);
         *attempts += 1;
         let (errand, mut call) = if *is_given_up {
+            self.oracle.gives_up(number);
             let first_sent =
                 first_sent_s.map_or(String::new(), |first_sent_s| format!(",\"firstSent\":{first_sent_s}"));
             let body = format!("{{\"id\":\"{}\"{first_sent}}}", id_of(number));
@@ -270,8 +224,9 @@ impl Run {
         let mut deadline_ms = None;
         if *is_dated && errand == Errand::Deposit {
             let most_ms = if self.is_calm { DATED_MS_MAX } else { self.dates.i64(1..=DATED_MS_MAX / 4) };
-            let at_ms = *deadline_ms.insert(self.now_ms + most_ms);
-            call = call.deadline_ms(START_MS + at_ms);
+            let at_ms = *deadline_ms.insert(latest_ms + most_ms);
+            call = call.deadline_ms(at_ms);
+            *until_ms = (*until_ms).max(Some(at_ms));
         }
         if let Some(first_sent_s) = first_sent_s {
             call = call.first_sent_s(*first_sent_s);
@@ -283,7 +238,10 @@ impl Run {
 
     /// Somebody uses an id that has its outcome, for something else or as somebody else.
     fn use_again(&mut self) {
-        let used: Vec<_> = (0..self.wishes.len()).filter(|number| self.wishes[*number].has_outcome).collect();
+        // Not one of which nobody may know any more that it was used.
+        let options = &self.options;
+        let is_known = |wish: &Wish| wish.has_outcome && (wish.first_sent_s.is_some() || !options.is_forgetful());
+        let used: Vec<_> = (0..self.wishes.len()).filter(|number| is_known(&self.wishes[*number])).collect();
         if used.is_empty() {
             return;
         }
@@ -298,18 +256,42 @@ impl Run {
 
     /// A message goes on its way to the key, perhaps twice.
     fn post(&mut self, which: (usize, Errand, Option<i64>), call: Call) {
-        let call = self.acks.drain(..).fold(call, |call, id| call.ack(&id));
-        if self.happens_often(self.options.repeat) {
+        let acks: Vec<Ack> = self.acks.drain(..).collect();
+        let is_repeated = self.happens_often(self.options.repeat);
+        if which.1 != Errand::Read && self.goes_in_batch() {
+            if is_repeated {
+                self.put_in_batch(self.asked(which, call.clone()), acks.clone());
+            }
+            self.put_in_batch(self.asked(which, call), acks);
+            return;
+        }
+        let call = acks.iter().fold(call, |call, (id, until_ms)| match until_ms {
+            Some(until_ms) => call.ack_until(id, *until_ms),
+            None => call.ack(id),
+        });
+        if is_repeated {
             self.send(which, call.clone());
         }
         self.send(which, call);
     }
 
-    fn send(&mut self, (number, errand, deadline_ms): (usize, Errand, Option<i64>), call: Call) {
-        let (arrived, turn_ms) = (Cell::new(0), Cell::new(0));
-        let asked = Rc::new(Asked { number, errand, call, deadline_ms, arrived, turn_ms });
+    fn asked(&self, (number, errand, deadline_ms): (usize, Errand, Option<i64>), call: Call) -> Rc<Asked> {
+        let first_sent_s = self.wishes.get(number).and_then(|wish| wish.first_sent_s);
+        Rc::new(Asked {
+            number,
+            errand,
+            call,
+            first_sent_s,
+            deadline_ms,
+            arrived: Cell::new(0),
+            turn_ms: Cell::default(),
+        })
+    }
+
+    fn send(&mut self, which: (usize, Errand, Option<i64>), call: Call) {
+        let asked = self.asked(which, call);
         // What reads goes by itself.
-        if errand == Errand::Read || self.gathers.u32(0..100) >= self.options.gather {
+        if asked.errand == Errand::Read || self.gathers.u32(0..100) >= self.options.gather {
             return self.send_alone(asked);
         }
         if self.gathered.is_empty() {
@@ -319,7 +301,7 @@ impl Run {
     }
 
     pub(super) fn send_alone(&mut self, asked: Rc<Asked>) {
-        self.later(WAY_MS_MAX, Event::Arrival(vec![asked]));
+        self.later(WAY_MS_MAX, Event::Arrival(Come::of(vec![asked])));
     }
 
     /// An answer leaves.
@@ -347,7 +329,9 @@ impl Run {
             && !std::mem::replace(&mut wish.is_done, true)
             && wish.acknowledges
         {
-            self.acks.push(id_of(asked.number));
+            let until_ms = wish.until_ms.filter(|_| wish.is_dated);
+            self.oracle.acknowledges(asked.number, until_ms);
+            self.acks.push((id_of(asked.number), until_ms));
         }
     }
 
@@ -355,7 +339,7 @@ impl Run {
         self.mutant == Some(Mutant::Twin(twin))
     }
 
-    fn push(&mut self, at_ms: i64, event: Event) {
+    pub(super) fn push(&mut self, at_ms: i64, event: Event) {
         self.pushed += 1;
         self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
     }
@@ -382,6 +366,6 @@ impl Run {
     }
 }
 
-fn id_of(number: usize) -> String {
+pub(super) fn id_of(number: usize) -> String {
     format!("w{number}")
 }

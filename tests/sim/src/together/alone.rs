@@ -1,0 +1,109 @@
+//! Who has the object to itself: what may have ended the object before, and a batch that goes one by one.
+//!
+//! Invariants, as in `host.js` and `batches.js`:
+//! - The start of what may have ended the object before is durable before it runs, and so is all that ran before it; of a batch what follows it
+//!   is in no commit with it either.
+//! - The answers to a batch leave together, once all of it is durable. If the object ends before, none ever does.
+
+use super::asked::{Asked, Come, Event};
+use super::host::{STATEMENTS_MAX, Taken};
+use super::oracle::Dealt;
+use super::run::Run;
+use crate::oracle::Violation;
+use std::rc::Rc;
+
+/// How far they are.
+#[derive(Debug, Default)]
+pub struct Alone {
+    come: Come,
+    /// Whose turn is next.
+    next: usize,
+    /// Whether the start of that one was counted.
+    is_started: bool,
+    /// What is durable, and not answered yet.
+    pub(super) dealt: Vec<Dealt>,
+}
+
+impl Run {
+    /// They begin.
+    pub(super) fn work_alone(&mut self, come: Come) -> Result<(), Violation> {
+        self.object.taken = Taken::Now;
+        self.tell_time();
+        if come.is_batch {
+            self.see("a batch goes one by one");
+            self.object.world.database.hold();
+            if !self.acknowledge_ahead(&come)? {
+                return Ok(());
+            }
+        } else {
+            self.object.world.database.hold();
+        }
+        self.object.alone = Some(Alone { come, ..Alone::default() });
+        self.go_on_alone()
+    }
+
+    fn go_on_alone(&mut self) -> Result<(), Violation> {
+        while let Some(Alone { come, next, is_started, .. }) = &mut self.object.alone {
+            let Some(asked) = come.all.get(*next).cloned() else { break };
+            let (is_batch, n, is_started) = (come.is_batch, *next, *is_started);
+            // What came by itself is here for that.
+            if !is_started && (!is_batch || self.is_suspect(&asked)) {
+                return self.count_start(&asked);
+            }
+            if let Some(alone) = &mut self.object.alone {
+                (alone.next, alone.is_started) = (n + 1, false);
+            }
+            if is_started {
+                self.object.world.started(&asked.call);
+            }
+            asked.turn_ms.set((self.object.world.wall_ms, self.latest_ms()));
+            if !self.deal(asked, (0, 1), None)? {
+                return Ok(());
+            }
+            if is_batch && is_started {
+                return self.await_part();
+            }
+        }
+        let (life, most_ms) = (self.object.life, self.commit_ms_max());
+        self.later(most_ms, Event::Durable(life));
+        Ok(())
+    }
+
+    fn await_part(&mut self) -> Result<(), Violation> {
+        let (life, most_ms) = (self.object.life, self.commit_ms_max());
+        self.later(most_ms, Event::Part(life));
+        Ok(())
+    }
+
+    fn count_start(&mut self, asked: &Rc<Asked>) -> Result<(), Violation> {
+        if let Some(alone) = &mut self.object.alone {
+            alone.is_started = true;
+        }
+        self.oracle.starts(asked.number);
+        self.break_database(STATEMENTS_MAX);
+        self.object.world.start(&asked.call);
+        if self.object.world.database.has_crashed() {
+            return self.end_object("as it counts a start");
+        }
+        self.object.world.database.calm();
+        self.await_part()
+    }
+
+    /// What they did so far is durable, or a start that was counted.
+    pub(super) fn part(&mut self, life: u32) -> Result<(), Violation> {
+        if life != self.object.life {
+            return Ok(());
+        }
+        if self.happens_often(self.options.fail_commits) {
+            self.survive()?;
+            return self.end_object("as the commit of a start fails");
+        }
+        let dealt = self.commit()?;
+        if let Some(alone) = &mut self.object.alone {
+            alone.dealt.extend(dealt);
+        }
+        self.tell_time();
+        self.object.world.database.hold();
+        self.go_on_alone()
+    }
+}

@@ -1,0 +1,81 @@
+//! What must hold of what is kept: it follows from what was sent, and from which effects are durable.
+//!
+//! Invariants:
+//! - What is counted in memory is what there is.
+//! - A record stays until it is acknowledged or the fence may have passed it, and what is left of it until nothing that was sent may still arrive.
+
+use super::oracle::{Oracle, Ran};
+use super::run::id_of;
+use crate::oracle::{Violation, violation};
+use crate::snapshot::Snapshot;
+use semel_core::server::record::Change;
+
+/// A tombstone outlives the latest deadline by so much.
+const GRACE_MS: i64 = 60_000;
+
+impl Oracle {
+    /// Looks at what is durable. `counted`: what the key counts, and the latest that its clock may be.
+    pub fn look(&mut self, stored: &Snapshot, counted: Option<(Change, i64)>) -> Result<(), Violation> {
+        if stored.fence_s < self.durable.fence_s {
+            return violation(
+                "fence",
+                format!("the fence went back to {} from {}", stored.fence_s, self.durable.fence_s),
+            );
+        }
+        if stored.fence_s > self.reaches_s {
+            return violation("fence", format!("the fence is at {}, and may be at {}", stored.fence_s, self.reaches_s));
+        }
+        self.durable.fence_s = stored.fence_s;
+        for ran in &self.durable.ran {
+            let is_last = !self
+                .durable
+                .ran
+                .iter()
+                .rev()
+                .take_while(|last| !std::ptr::eq(*last, ran))
+                .any(|last| last.number == ran.number);
+            let state = stored.state_of(&id_of(ran.number));
+            if is_last && !self.may_be(ran, state) {
+                let told = format!("told {} and may have passed {}", self.latest_ms, self.reaches_s);
+                return violation(
+                    "left",
+                    format!("{ran:?} is {state}, acknowledged: {:?}, {told}", self.acknowledged.get(&ran.number)),
+                );
+            }
+        }
+        let has_run = |id: &str| self.durable.ran.iter().any(|ran| id_of(ran.number) == id);
+        let executed = stored.rows.iter().filter(|(id, row)| row.state == "executed" && !id.starts_with("cancel-"));
+        if let Some((id, row)) = executed.into_iter().find(|(id, _)| !has_run(id)) {
+            return violation("made", format!("{id} has not run, and its record is {row:?}"));
+        }
+        let Some((Change { records, tombstones, .. }, now_ms)) = counted else { return Ok(()) };
+        let found = [stored.count(true, now_ms), stored.count(false, now_ms)];
+        if [records, tombstones].map(|count| u64::try_from(count).unwrap_or(u64::MAX)) != found {
+            let counted = format!("{records} records and {tombstones} tombstones are counted");
+            return violation("counted", format!("{counted}, and there are {found:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether the row of what has run may be in that state by now, or gone.
+    fn may_be(&self, Ran { number, first_sent_s, at_ms }: &Ran, state: &str) -> bool {
+        let has_ended = at_ms + self.retention_s_min * 1000 <= self.latest_ms;
+        let has_passed = first_sent_s.unwrap_or(0).max(at_ms.div_euclid(1000)) < self.reaches_s;
+        let is_refused = first_sent_s.is_none_or(|first_sent_s| first_sent_s < self.reaches_s);
+        let acknowledged = self.acknowledged.get(number);
+        let has_lapsed = acknowledged.is_some_and(|until_ms| match until_ms {
+            Some(until_ms) => until_ms + GRACE_MS <= self.latest_ms,
+            None => has_ended && is_refused,
+        });
+        // Without first-sent, what has expired is kept for a retention.
+        let is_gone = has_lapsed || has_passed && (first_sent_s.is_some() || has_ended);
+        match state {
+            "executed" => true,
+            "acknowledged" => acknowledged.is_some(),
+            "expired" => first_sent_s.is_none() && has_passed,
+            "none" => is_gone,
+            // It is new again.
+            _ => is_gone && first_sent_s.is_none(),
+        }
+    }
+}
