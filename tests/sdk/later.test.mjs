@@ -296,7 +296,7 @@ test("an acknowledgement rides on the next request to its key, with the latest d
   await deposit(semel);
   const next = server.attempts.at(-1);
   assert.deepEqual(next.acks, [[first.id, last.deadline]]);
-  assert.deepEqual(server.record("accounts/a", first.id), { state: "acknowledged", until: last.deadline, principal: "" });
+  assert.deepEqual(server.record("accounts/a", first.id), { state: "acknowledged", executed: "yes", until: last.deadline, principal: "" });
   await until(() => !store.rows.has(first.id), "its row is gone");
   await deposit(semel);
   assert.deepEqual(server.attempts.at(-1).acks.map(([id]) => id), [next.id], "and it is not acknowledged again");

@@ -16,6 +16,7 @@ use super::schema;
 use super::sessions::{self, sweep::Sessions};
 use super::sql::{Sql, SqlError, Value};
 use super::survey;
+use super::suspicion::Own;
 use super::turn::{Undone, Work};
 use crate::id::RequestId;
 use crate::message::Response;
@@ -81,7 +82,7 @@ pub(super) fn delete_key(work: &mut Work<'_>) -> Result<Response, Undone> {
     work.after.forgotten_s = forgotten_s;
     work.after.count = Change { tombstones: work.after.packed.count(), ..Change::default() };
     work.after.sweep = Sweep::default();
-    work.after.started = None;
+    work.after.started = Own::default();
     // The highest epoch stays, so that nobody who held a session before holds one again.
     work.after.sessions = Sessions::before(work.after.sessions.epoch);
     Ok(Response::json(200, Object::default().with("state", "deleted").with("fence", fence_s).end()))

@@ -18,7 +18,7 @@ use super::record::Change;
 use super::retention::{self, Sweep};
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
-use super::suspicion::Started;
+use super::suspicion::Own;
 use super::together::Ahead;
 use super::totals;
 use super::turn::{Loaded, Purpose, Turn};
@@ -45,7 +45,7 @@ pub struct Engine<H> {
     /// The clock at the last error of the storage, or answer without it.
     told_ms: i64,
     /// What was started by then: the object has lived on.
-    started: Option<Started>,
+    started: Own,
     /// What was given out to be sent, until it has ended: nothing that is stored tells it from what an object before has left in doubt.
     pub(super) under_way: Option<RequestId>,
     pub(super) chores: Chores,
@@ -66,7 +66,7 @@ impl<H: Handler> Engine<H> {
             loaded: None,
             opening: None,
             told_ms: 0,
-            started: None,
+            started: Own::default(),
             under_way: None,
             chores: Chores::default(),
             outbox: Uncompared::default(),

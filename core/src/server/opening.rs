@@ -8,6 +8,7 @@ use super::retention::Sweep;
 use super::schema::Meta;
 use super::sessions::sweep::Sessions;
 use super::sql::{Sql, SqlError};
+use super::suspicion::Own;
 use super::tombstones::{self, Index};
 use super::totals::{self, Totals};
 use super::turn::Loaded;
@@ -117,7 +118,7 @@ impl Opening {
             unasked: Uncompared::default(),
             swept_ms: Uncompared::default(),
             may_sweep: Uncompared::default(),
-            started: None,
+            started: Own::default(),
             sessions,
             call: None,
         })

@@ -38,6 +38,8 @@ use crate::session::Numbered;
 
 /// Of so many sessions is known that they have gone on.
 const GONE_ON_MAX: usize = 4_096;
+/// Of so many starts that it has counted an object knows that they are its own.
+const OWN_MAX: usize = 64;
 /// An id on which the handler crashed so often never runs again.
 pub const CRASHES_MAX: i64 = 3;
 /// An object is young for so long after its start.
@@ -101,6 +103,7 @@ pub struct Suspects {
 
 impl Suspects {
     /// Whether an attempt may have; as [`is_suspect`].
+    #[inline(never)]
     pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
         !self.has_gone_on(headers)
             && is_suspect(method, pathname, headers, started_ms, now_ms)
@@ -149,6 +152,31 @@ pub enum Started {
         /// The number of the place.
         seq: i64,
     },
+}
+
+/// What this object has counted the start of. One that is not among them was a dead object's: those of this one have ended, for it lives, if only with a failure
+/// that could not be written. They are lost with a crash of the module, or where there are too many, and then more is counted than need be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Own(Vec<Started>);
+
+impl Own {
+    /// Whether this object has counted a start. Asked for seldom: once in the bundle is enough.
+    #[inline(never)]
+    pub fn has(&self, started: &Started) -> bool {
+        self.0.contains(started)
+    }
+
+    /// It has.
+    #[inline(never)]
+    pub fn add(&mut self, started: Started) {
+        if self.has(&started) {
+            return;
+        }
+        if self.0.len() >= OWN_MAX {
+            self.0.clear();
+        }
+        self.0.push(started);
+    }
 }
 
 /// What is counted of an id.
@@ -219,14 +247,14 @@ impl Turn<'_> {
         if has_place && holds(Rule::StartCounted) {
             let count = Count::of(identified.found.as_ref()).started(loaded.has_started(identified.id));
             self.put_count(loaded, identified, count)?;
-            loaded.started = Some(Started::Request(identified.id.clone()));
+            loaded.started.add(Started::Request(identified.id.clone()));
         }
         Ok(Answer::changed())
     }
 
     /// Takes it that this object has counted the start of a request.
     pub(super) fn know_start(&self, loaded: &mut Loaded, started: Started) -> Answer {
-        loaded.started = Some(started);
+        loaded.started.add(started);
         Answer::changed()
     }
 

@@ -19,7 +19,7 @@ use super::schema::{self, Versions};
 use super::sessions::sweep::Sessions;
 use super::sessions::takeover::TakeOver;
 use super::sql::{Sql, SqlError};
-use super::suspicion::Started;
+use super::suspicion::{Own, Started};
 use super::tombstones::{self, Index, PrincipalHash, principal_hash};
 use super::totals;
 use super::uncompared::Uncompared;
@@ -68,8 +68,7 @@ pub(super) struct Loaded {
     pub unasked: Uncompared<u8>,
     /// When the object has last swept a page without a request.
     pub swept_ms: Uncompared<Option<i64>>,
-    /// What this engine has counted the start of, last. A start that is not here was a dead object's.
-    pub started: Option<Started>,
+    pub started: Own,
     pub sessions: Sessions,
     /// What the host is to send before the attempt has an answer.
     pub call: Option<(Call, RequestId)>,
@@ -102,9 +101,9 @@ impl Loaded {
         Ok((self.count.dispatched - i64::from(is_awaited)).max(0))
     }
 
-    /// Whether this engine has counted the start of a request last.
+    /// Whether this engine has counted the start of a request.
     pub fn has_started(&self, id: &RequestId) -> bool {
-        matches!(&self.started, Some(Started::Request(started)) if started == id)
+        self.started.has(&Started::Request(id.clone()))
     }
 
     /// A suspect that was started here, and is answered without a crash.

@@ -111,6 +111,35 @@ fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
 }
 
 #[test]
+fn nor_was_it_where_another_starts_before_it_comes_again() {
+    let mut world = World::new().in_session();
+    for next in [change("b0"), change("b1"), numbered_of(SESSION, 1), change("b3"), change("b4")] {
+        world.start(&change("a"));
+        world.database.fail_at("COMMIT", 1);
+        world.send(&change("a")).is_problem(503, "unavailable", "unknown", "same-id");
+        world.start(&next);
+        world.send(&next).is_executed(200);
+    }
+    world.send(&change("a")).is_executed(200);
+}
+
+#[test]
+fn a_crash_before_a_start_that_failed_stays_counted_where_another_starts() {
+    let mut world = World::new();
+    for n in 0..2 {
+        ends(&mut world, &change("a"));
+        world.start(&change("a"));
+        world.database.fail_at("COMMIT", 1);
+        world.send(&change("a")).is_problem(503, "unavailable", "unknown", "same-id");
+        world.start(&change(&format!("b{n}")));
+        world.send(&change(&format!("b{n}"))).is_executed(200);
+    }
+    ends(&mut world, &change("a"));
+    world.start(&change("a"));
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+}
+
+#[test]
 fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
     let mut world = World::new();
     for _ in 0..3 {

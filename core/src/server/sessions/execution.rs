@@ -201,9 +201,9 @@ impl Turn<'_> {
 
     fn count_place_start(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
         if holds(Rule::StartCounted) {
-            let is_own = loaded.started == Some(asking.started());
+            let is_own = loaded.started.has(&asking.started());
             self.put_place_count(loaded, asking, asking.session.count.started(is_own))?;
-            loaded.started = Some(asking.started());
+            loaded.started.add(asking.started());
         }
         Ok(Answer::changed())
     }
@@ -212,7 +212,7 @@ impl Turn<'_> {
     /// too many.
     fn count_dead_place(&self, loaded: &mut Loaded, asking: &mut Asking<'_>) -> Result<Option<Answer>, SqlError> {
         let count = asking.session.count;
-        if !count.is_started || loaded.started == Some(asking.started()) {
+        if !count.is_started || loaded.started.has(&asking.started()) {
             return Ok(None);
         }
         let count = count.crashed();
@@ -264,7 +264,7 @@ impl Turn<'_> {
 /// What is counted once a start has ended without a crash: of the place that is asked, if this very object has started it.
 fn ended(loaded: &Loaded, asking: &Asking<'_>) -> Option<Count> {
     let Asking { place, session, .. } = asking;
-    let is_own = loaded.started == Some(asking.started()) || !holds(Rule::OwnStart);
+    let is_own = loaded.started.has(&asking.started()) || !holds(Rule::OwnStart);
     let is_open = session.count.is_started && is_next(session, place.epoch, place.seq);
     (is_open && is_own && holds(Rule::StartEnded)).then_some(Count { is_started: false, ..session.count })
 }
