@@ -21,6 +21,7 @@ export const DOCUMENTS = [
   { name: "guarantees", file: "docs/guarantees.md", title: "Guarantees" },
   { name: "operations", file: "docs/operations.md", title: "Operations" },
   { name: "performance", file: "docs/performance.md", title: "Performance" },
+  { name: "limits", file: "docs/limits.md", title: "Known limits" },
   { name: "security", file: "SECURITY.md", title: "Security" },
   { name: "architecture", file: "ARCHITECTURE.md", title: "Architecture" },
   { name: "contributing", file: "CONTRIBUTING.md", title: "Contributing" },
