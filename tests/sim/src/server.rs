@@ -225,8 +225,9 @@ impl Server {
                 exchange.before = exchange.after.clone();
                 exchange.effects.clear();
             }
-            // Of an object that died, the router says so, or nothing comes back at all.
-            exchange.is_answered = rng.bool();
+            // Of an object that died, the router says so, or nothing comes back at all; nor does what it has answered by what is gone with it.
+            let is_false = was_holding && exchange.reply.header("semel-status") != Some("unavailable");
+            exchange.is_answered = rng.bool() && !is_false;
         }
         if keyed.world.database.is_holding() {
             keyed.held.push(exchange)

@@ -93,8 +93,8 @@ impl Oracle {
         let first_sent_s = row.first_sent_s;
         let is_passed = first_sent_s.unwrap_or(0).max(row.at_ms.div_euclid(1000)) < fence_s;
         let story = self.id(key, id);
-        if first_sent_s.is_none() {
-            // It counts as new, for the handler as well.
+        if first_sent_s.is_none() || is_passed {
+            // What still comes counts as new, for the handler as well, or is refused.
             story.panics = 0;
         }
         // What is acknowledged may leave at once. What expires was not; an acknowledgement is of a row before it, whose id was new again.
