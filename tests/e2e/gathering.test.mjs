@@ -271,9 +271,14 @@ test("what only those that go together have made necessary is seen to: the regis
 });
 
 test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {
-  await change("ends");
+  // All of them come while one is under way, however slowly: what comes by itself shares its commit with nobody.
+  const { held, before } = await hold("ends");
   const ids = times(20, () => randomUUID());
-  const answers = await Promise.all(ids.map((id, number) => change("ends", { id, headers: number === 15 ? { "probe-object": "reset after" } : TELLS })));
+  const coming = ids.map((id, number) => change("ends", { id, headers: number === 15 ? { "probe-object": "reset after" } : TELLS }));
+  await haveCome(before, ids.length);
+  await release("ends");
+  assert.equal((await held).semel, "executed");
+  const answers = await Promise.all(coming);
   assert.equal(answers[15].status, 503);
   for (const { status, semel } of answers) assert.ok(`${status} ${semel}` === "503 unavailable" || `${status} ${semel}` === "200 executed", `${status} ${semel}`);
   assert.ok(answers.filter(({ status }) => status === 503).length > 1, "some were in its commit");

@@ -158,40 +158,50 @@ impl Turn<'_> {
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
-            return self.still_in_doubt(loaded, identified, in_flight(), None);
+            return self.still_in_doubt(loaded, identified, in_flight());
         }
         // What was to be reported, or sent again for so long, stays so: the other side may have been another then, and who was told so have gone on.
         if !finds_out(state, now_ms) && holds(Rule::ResendEnds) {
-            return self.still_in_doubt(loaded, identified, outcome_unknown(), None);
+            return self.still_in_doubt(loaded, identified, outcome_unknown());
         }
         let policy = self.policy(loaded)?;
         match policy {
             Policy::Resend { dedup_s } if now_ms < after_s(first_ms, dedup_s) || !holds(Rule::ResendEnds) => {
                 // It does not start any more, but it may have before.
                 if self.is_late(identified.attempt) {
-                    self.still_in_doubt(loaded, identified, in_flight(), None)
+                    self.still_in_doubt(loaded, identified, in_flight())
                 } else {
                     self.dispatch(loaded, identified, &policy)
                 }
             }
             Policy::Probe { path, settle_s, .. } => {
-                let answer = self.still_in_doubt(loaded, identified, in_flight(), None)?;
+                let answer = self.still_in_doubt(loaded, identified, in_flight())?;
                 let is_proof = now_ms >= after_s(*at_ms, settle_s) || !holds(Rule::ProbeSettles);
                 loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
-            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown(), None),
+            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),
         }
     }
 
     /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
-    /// whoever asks from then on hears the same. `sent_ms`: its call may have lasted as one that was sent then.
+    /// whoever asks from then on hears the same.
     pub(super) fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         problem: Problem,
-        sent_ms: Option<i64>,
+    ) -> Result<Answer, SqlError> {
+        self.still_in_doubt_since(loaded, identified, problem, i64::MIN)
+    }
+
+    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late.
+    pub(super) fn still_in_doubt_since(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        problem: Problem,
+        sent_ms: i64,
     ) -> Result<Answer, SqlError> {
         let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
         let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
@@ -201,9 +211,7 @@ impl Turn<'_> {
         {
             *finds_until_ms = Some(now_ms);
         }
-        if let (Some(found), Some(sent_ms)) = (found, sent_ms)
-            && found.at_ms < sent_ms
-        {
+        if let Some(found) = found.filter(|found| found.at_ms < sent_ms) {
             seen.get_or_insert_with(|| found.clone()).at_ms = sent_ms;
         }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };

@@ -53,7 +53,7 @@ impl Turn<'_> {
                 self.settle_probe(loaded, &identified, call, response.status)
             }
             (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
-                let answer = self.still_in_doubt(loaded, &identified, in_flight(), None)?;
+                let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
                 Ok(answer.with_log(format!("a probe failed: {reason}")))
             }
             (Call::Dispatch { .. }, Ended::Answered(response))
@@ -91,7 +91,7 @@ impl Turn<'_> {
             let policy = self.policy(loaded)?;
             return self.dispatch(loaded, identified, &policy);
         }
-        let answer = self.still_in_doubt(loaded, identified, in_flight(), None)?;
+        let answer = self.still_in_doubt(loaded, identified, in_flight())?;
         Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
     }
 
@@ -129,11 +129,12 @@ impl Turn<'_> {
             ),
         };
         // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
-        let sent_ms = match policy {
-            Policy::Probe { timeout_s, .. } => Some(after_s(self.instant.now_ms, -timeout_s)),
-            _ => None,
+        let answer = match policy {
+            Policy::Probe { timeout_s, .. } => {
+                self.still_in_doubt_since(loaded, identified, problem, after_s(self.instant.now_ms, -timeout_s))?
+            }
+            _ => self.still_in_doubt(loaded, identified, problem)?,
         };
-        let answer = self.still_in_doubt(loaded, identified, problem, sent_ms)?;
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 

@@ -103,7 +103,6 @@ pub struct Suspects {
 
 impl Suspects {
     /// Whether an attempt may have; as [`is_suspect`].
-    #[inline(never)]
     pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
         !self.has_gone_on(headers)
             && is_suspect(method, pathname, headers, started_ms, now_ms)
