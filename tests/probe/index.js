@@ -14,7 +14,7 @@ gatherBy(gathering);
 const alarms = { fail: false, failed: 0 };
 
 /**
- * A header says what goes wrong: `busy MS`, `held NAME`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. With `all ` before it, it goes wrong with
+ * A header says what goes wrong: `held NAME`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. With `all ` before it, it goes wrong with
  * the call for all that came together. Or `counts`: what the object has counted by then is told.
  */
 const HEADER = "probe-object";
@@ -61,7 +61,6 @@ export class SemelObject extends Hosted {
   async #under(fault, work) {
     const [what, argument] = fault.split(" ");
     // Nothing else of the object goes on meanwhile, as when it has more to do than it can.
-    if (what === "busy") await this.ctx.blockConcurrencyWhile(() => pause(Number(argument)));
     if (what === "held") {
       await this.ctx.blockConcurrencyWhile(async () => {
         while (!released.has(argument)) await pause(5);
@@ -130,8 +129,11 @@ async function report(request, env) {
 
 /** How far the Worker's clock is ahead of the machine's. */
 let aheadMs = 0;
+/** Where it stands, if it does, until so many have come. */
+let standsMs;
+let standsFor = 0;
 const machineNow = Date.now.bind(Date);
-Date.now = () => machineNow() + aheadMs;
+Date.now = () => (standsMs ?? machineNow()) + aheadMs;
 
 /** So much later it is whenever an object has asked whether all is durable. */
 let syncMs = 0;
@@ -142,18 +144,72 @@ async function slowSyncs(request) {
   return new Response();
 }
 
-/** Puts the clock on, so that no test waits in real time. */
+/**
+ * Puts the clock on by so many ms, so that no test waits in real time. Or has it stand until so many have come, `stands for COUNT`, each of which finds all the time
+ * that it has by the clock when it was sent, however slowly it comes; then it shows what the machine's does by then. Tells what it shows.
+ */
 async function putOn(request) {
-  aheadMs += Number(await request.text());
-  return new Response();
+  const what = await request.text();
+  const [, count] = /^stands for (\d+)$/.exec(what) ?? [];
+  if (count === undefined) aheadMs += Number(what);
+  else [standsMs, standsFor] = [machineNow(), Number(count)];
+  return Response.json(Date.now());
+}
+
+/** One has come. */
+function goOn() {
+  if (standsFor > 0) standsFor -= 1;
+  if (standsFor === 0) standsMs = undefined;
 }
 
 /** How many requests have come to the Worker, but for those that are its own. */
 let came = 0;
 
+/** Those who wait to go on together, by the name that `GATE_HEADER` has: each goes on once its name is released. */
+const gates = new Map();
+const GATE_HEADER = "probe-gate";
+
+function gate(name) {
+  if (!gates.has(name)) gates.set(name, Promise.withResolvers());
+  return gates.get(name);
+}
+
 async function release(request) {
-  released.add(await request.text());
+  const name = await request.text();
+  released.add(name);
+  gate(name).resolve();
   return new Response();
+}
+
+/**
+ * So many ms after a request has come, a timer of the Worker's own tells whether it has its answer by then, `probe-in-time: yes` or `no`: however long the machine
+ * stands still, of two timers the one that is due first comes first.
+ */
+const BY_HEADER = "probe-by";
+
+async function answeredBy(afterMs, answered) {
+  let isInTime = true;
+  const timer = setTimeout(() => (isInTime = false), afterMs);
+  const answer = await answered;
+  clearTimeout(timer);
+  const told = new Response(answer.body, answer);
+  told.headers.set("probe-in-time", isInTime ? "yes" : "no");
+  return told;
+}
+
+async function passed(name) {
+  // Who waits for nothing of its own has hung, to the runtime.
+  const timer = setTimeout(() => {}, 60_000);
+  await gate(name).promise;
+  clearTimeout(timer);
+}
+
+async function served(request, env) {
+  const { headers } = request;
+  if (headers.has(GATE_HEADER)) await passed(headers.get(GATE_HEADER));
+  const answered = serve(request, env);
+  goOn();
+  return headers.has(BY_HEADER) ? answeredBy(Number(headers.get(BY_HEADER)), answered) : answered;
 }
 
 /** Has alarms fail or not from now on; tells how many have failed. */
@@ -236,6 +292,6 @@ export default {
     if (pathname === "/probe/together") return together(request, env);
     if (pathname === "/deliver") return deliver(request, env);
     came += 1;
-    return serve(request, env);
+    return served(request, env);
   },
 };
