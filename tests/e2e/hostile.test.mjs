@@ -150,7 +150,8 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
     bytes: Buffer.concat([Buffer.from('{"ids":["'), Buffer.alloc(1000, 0xff), Buffer.from('"]}')]),
   };
   for (const [name, body] of Object.entries(bombs)) {
-    const startedMs = performance.now();
+    // What it computes: how long others keep the machine is not the bomb's doing.
+    const startedMs = server.cpuMs();
     for (const control of ["acks", "cancel", "sessions", "batch"]) {
       const answer = await server.send("POST", `/semel/v1/keys/accounts%2Fvictim/${control}`, { id: randomUUID(), body });
       assert.deepEqual([answer.status, answer.semel], [400, "body-invalid"], `${name}: ${control}`);
@@ -158,7 +159,8 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
     }
     const answer = await server.send("POST", "/accounts/victim/deposit", { id: randomUUID(), body });
     assert.deepEqual([answer.status, answer.semel], [400, "executed"], name);
-    assert.ok(performance.now() - startedMs < 5_000, `${name} took ${performance.now() - startedMs} ms`);
+    const tookMs = server.cpuMs() - startedMs;
+    assert.ok(tookMs < 5_000, `${name} took ${tookMs} ms`);
   }
 });
 

@@ -1,7 +1,9 @@
 // The parts of the set-up that decide: what is unchanged, what is too large, what is missing.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { chmod, cp, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -48,31 +50,44 @@ test("a build that failed is not taken for one that ran", async () => {
   assert.ok(isBuilt);
 });
 
-/** A checkout of the set-up alone, which nobody else sets up meanwhile. `execute` runs a script in it, and resolves to what that prints. */
+/**
+ * A checkout of the set-up alone, which nobody else sets up meanwhile. `execute` runs a script in it, and resolves to what that prints; `twice` runs it two at a time,
+ * and makes the file `go` once one says that it waits.
+ */
 async function checkoutOf(name) {
   const folder = join(scratch, name);
   await cp(join(ROOT, "scripts/setup"), join(folder, "scripts/setup"), { recursive: true });
   const execute = (source, env) => run(process.execPath, ["--input-type=module", "-e", source], { cwd: folder, env });
-  return { folder, execute };
+  const twice = async (source, env) => {
+    const children = [0, 1].map(() => spawn(process.execPath, ["--input-type=module", "-e", source], { cwd: folder, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"] }));
+    after(() => children.forEach((child) => child.kill("SIGKILL")));
+    const printed = ["", ""];
+    for (const [at, { stdout }] of children.entries()) stdout.on("data", (chunk) => (printed[at] += chunk));
+    const ended = Promise.all(children.map((child) => once(child, "close")));
+    await until(() => printed.some((text) => text.startsWith("waiting")), "one waits");
+    await writeFile(join(folder, "go"), "");
+    assert.deepEqual(await ended, [[0, null], [0, null]]);
+    return printed.toSorted();
+  };
+  return { folder, execute, twice };
 }
 
 test("of two that build the same at once the second waits, says so, and has what the first has built", async () => {
-  const { folder, execute } = await checkoutOf("built twice");
+  const { folder, execute, twice } = await checkoutOf("built twice");
   const source = `
-    import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+    import { access, mkdir, readFile, rm, writeFile } from "node:fs/promises";
     import { setTimeout as delay } from "node:timers/promises";
     import { onceFor } from "./scripts/setup/stamp.mjs";
     const build = async () => {
       await rm("output", { recursive: true, force: true });
       await mkdir("output");
-      await delay(300);
-      // A step that is built by itself.
+      // A step that is built by itself, while the other waits.
+      while (await access("go").catch(() => true)) await delay(20);
       await onceFor("build/step.stamp", "same", async () => void (await writeFile("output/step", "whole")));
-      await delay(300);
       return "built " + (await readFile("output/step", "utf8"));
     };
     console.log(await onceFor("build/stamp", "same", build));`;
-  const printed = (await Promise.all([execute(source), execute(source)])).toSorted();
+  const printed = await twice(source);
   assert.equal(printed[0], "built whole\n");
   assert.match(printed[1], /^waiting for process \d+, which sets up this checkout too\nunchanged\n$/);
   assert.equal(await readFile(join(folder, "output/step"), "utf8"), "whole");
@@ -80,10 +95,10 @@ test("of two that build the same at once the second waits, says so, and has what
 });
 
 test("of two that install packages at once the second waits, and finds them there; of one that was killed nobody waits", async () => {
-  const { folder, execute } = await checkoutOf("installed twice");
+  const { folder, execute, twice } = await checkoutOf("installed twice");
   const bin = join(folder, "bin");
   await mkdir(bin);
-  await writeFile(join(bin, "npm"), "#!/bin/sh\necho in >> log\nrm -rf node_modules\nsleep 0.5\n[ -e killed ] && kill -9 $PPID && exit\nmkdir node_modules\necho out >> log\n");
+  await writeFile(join(bin, "npm"), "#!/bin/sh\necho in >> log\nrm -rf node_modules\n[ -e killed ] && kill -9 $PPID && exit\nuntil [ -e go ]; do sleep 0.05; done\nmkdir node_modules\necho out >> log\n");
   await chmod(join(bin, "npm"), 0o755);
   await writeFile(join(folder, "package-lock.json"), "{}");
   const source = 'const { installPackages } = await import("./scripts/setup/packages.mjs"); console.log(await installPackages());';
@@ -92,7 +107,7 @@ test("of two that install packages at once the second waits, and finds them ther
   await assert.rejects(execute(source, env), /ended by SIGKILL/);
   await rm(join(folder, "killed"));
   await rm(join(folder, "log"));
-  const printed = (await Promise.all([execute(source, env), execute(source, env)])).toSorted();
+  const printed = await twice(source, env);
   assert.equal(printed[0], "installed\n");
   assert.match(printed[1], /^waiting for process \d+, which sets up this checkout too\nthere already\n$/);
   assert.equal(await readFile(join(folder, "log"), "utf8"), "in\nout\n");

@@ -40,8 +40,8 @@ const account = async (name) => (await server.send("GET", `/accounts/${name}`, {
 const statuses = ({ answers }) => answers.map(({ headers }) => headers["semel-status"]);
 
 /** A socket that has said who it is, unless it is to say something else. */
-async function connect(name, first = hello(), headers) {
-  const { status, socket } = await open(server.url, path(name), headers);
+async function connect(name, first = hello(), headers, opened = () => open(server.url, path(name), headers)) {
+  const { status, socket } = await opened();
   assert.equal(status, 101);
   socket.send(first);
   socket.ask = async (...asked) => {
@@ -49,6 +49,36 @@ async function connect(name, first = hello(), headers) {
     return JSON.parse(await socket.next());
   };
   return socket;
+}
+
+/** A probe of a test's own: `ours(name, first)`, a socket of a key of its, `put(what, body)` into its clock and timers, `runs(name)` of a key. */
+async function probing(t, more) {
+  const own = await serve((end) => t.after(end), "probe", { ...vars, ...more }, { reachesLocal: true });
+  const at = (name) => `/semel/v1/keys/${name}/socket`;
+  return {
+    opened: (name, headers) => open(own.url, at(name), headers),
+    ours: (name, first, headers) => connect(name, first, headers, () => open(own.url, at(name), headers)),
+    put: (what, body) => own.send("POST", `/probe/${what}`, { body: String(body) }),
+    runs: async (name) => Number((await own.send("GET", "/runs", { key: `"${name}"`, as: alice })).text) - 1,
+  };
+}
+
+/** A change of a probe, which says nothing of when it is sent. */
+const echo = () => ({ id: randomUUID(), method: "POST", path: "/echo", headers: TEXT, body: "x" });
+
+/** An issuer that says nothing until the test does: `asked` resolves to the response. And with it a probe for which no time passes, neither for who waits nor for who is silent. */
+async function withoutKeys(t) {
+  const silent = createServer();
+  await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    silent.closeAllConnections();
+    silent.close();
+  });
+  const asked = new Promise((resolve) => silent.once("request", (_, response) => resolve(response)));
+  const probe = await probing(t, { SEMEL_JWKS_URL: `http://127.0.0.1:${silent.address().port}/` });
+  await probe.put("timers", 2_000);
+  await probe.put("clock", "stands for 1000000");
+  return { ...probe, asked };
 }
 
 /** One of which it is known who is on it. */
@@ -233,19 +263,25 @@ test("a frame that can't be read closes its socket with a code, and nothing of i
   assert.deepEqual(await account("garbage"), { id: "garbage", balance: 0, entries: 0 });
 });
 
-test("a socket ends with its token, whether anything is sent on it or not", { timeout: 30_000 }, async () => {
+test("a socket ends with its token, whether anything is sent on it or not", { timeout: 30_000 }, async (t) => {
+  const { ours, put, runs } = await probing(t);
+  // Until all have come, however slowly, its clock is an hour late; its alarms are the machine's.
+  const hourMs = 3_600_000;
+  await put("clock", -hourMs);
   const exp = seconds() - LEEWAY_S + 3;
-  const [idle, busy, lasting] = [await connect("ends", hello(token("alice", { exp }))), await connect("ends", hello(token("alice", { exp }))), await connect("ends")];
-  for (const socket of [idle, busy, lasting]) assert.deepEqual(statuses(await socket.ask(1, [deposit("ends")])), ["executed"]);
+  const [idle, busy, lasting] = [await ours("ends", hello(token("alice", { exp }))), await ours("ends", hello(token("alice", { exp }))), await ours("ends")];
+  for (const socket of [idle, busy, lasting]) assert.deepEqual(statuses(await socket.ask(1, [echo()])), ["executed"]);
+  await put("clock", hourMs);
+  const endsMs = Math.max((exp + LEEWAY_S) * 1000, Date.now());
   const ended = busy.closed.then((closed) => [closed, Date.now()]);
-  for (let number = 2; Date.now() < (exp + LEEWAY_S) * 1000 - 200; number += 1) await busy.ask(number, [{ method: "GET", path: "/accounts/ends" }]);
+  const asks = async (number = 2) => (await busy.ask(number, [{ method: "GET", path: "/echo" }]), asks(number + 1));
+  await assert.rejects(asks(), /4401/);
   const [closed, atMs] = await ended;
   assert.deepEqual(closed, [4401, "unauthorized"]);
   assert.deepEqual(await idle.closed, [4401, "unauthorized"]);
-  const lateMs = atMs - (exp + LEEWAY_S) * 1000;
-  assert.ok(lateMs > -100 && lateMs < 5_000, `${lateMs} ms late`);
-  assert.deepEqual(statuses(await lasting.ask(2, [deposit("ends")])), ["executed"]);
-  assert.equal((await account("ends")).balance, 4);
+  assert.ok(atMs - endsMs > -100 && atMs - endsMs < 5_000, `${atMs - endsMs} ms late`);
+  assert.deepEqual(statuses(await lasting.ask(2, [echo()])), ["executed"]);
+  assert.equal(await runs("ends"), 4);
   lasting.destroy();
 });
 
@@ -287,59 +323,53 @@ test("a client that reads nothing holds nobody up, and nothing of it is lost or 
   for (const socket of [greedy, polite]) socket.destroy();
 });
 
-test("frames that come before it is known who sends them wait; who sends more of them than may wait is closed, and nobody else", { timeout: 60_000 }, async () => {
+test("frames that come before it is known who sends them wait; who sends more of them than may wait is closed, and nobody else", { timeout: 60_000 }, async (t) => {
+  const { ours, runs, asked } = await withoutKeys(t);
+  const late = () => hello(LATE.token({ sub: "alice" }));
   const padding = " ".repeat(1_000_000);
-  const asked = new Promise((resolve) => issuer.once("request", (_, response) => resolve(response)));
-  const [patient, flood] = [await connect("patient", hello(LATE.token({ sub: "alice" }))), await connect("flood", hello(LATE.token({ sub: "alice" })))];
-  for (let number = 0; number < 7; number += 1) patient.send(`${frame(number, [deposit("patient")])}${padding}`);
-  for (let number = 0; number < 9; number += 1) flood.send(`${frame(number, [deposit("flood")])}${padding}`);
+  const [patient, flood] = [await ours("patient", late()), await ours("flood", late())];
+  for (let number = 0; number < 7; number += 1) patient.send(`${frame(number, [echo()])}${padding}`);
+  for (let number = 0; number < 9; number += 1) flood.send(`${frame(number, [echo()])}${padding}`);
   assert.deepEqual(await flood.closed, [4429, "rate-limited"]);
   // Together they have no more than one: who is known is in nobody's way, nor is who is about to be.
-  const known = await connect("crowd");
-  assert.deepEqual(statuses(await known.ask(1, [deposit("crowd")])), ["executed"]);
-  const crowd = await Promise.all(Array.from({ length: 5 }, () => connect("crowd", hello(LATE.token({ sub: "alice" })))));
+  const known = await ours("crowd");
+  assert.deepEqual(statuses(await known.ask(1, [echo()])), ["executed"]);
+  const crowd = await Promise.all(Array.from({ length: 5 }, () => ours("crowd", late())));
   // Each counts 1 KiB, so no room is left for any.
   for (const socket of crowd) for (let number = 0; number < 8_000; number += 1) socket.send("x");
   assert.deepEqual(await Promise.any(crowd.map(({ closed }) => closed)), [4429, "rate-limited"]);
-  assert.deepEqual(statuses(await known.ask(2, [deposit("crowd")])), ["executed"]);
-  const newcomer = await connect("crowd");
-  assert.deepEqual(statuses(await newcomer.ask(1, [deposit("crowd")])), ["executed"]);
+  assert.deepEqual(statuses(await known.ask(2, [echo()])), ["executed"]);
+  const newcomer = await ours("crowd");
+  assert.deepEqual(statuses(await newcomer.ask(1, [echo()])), ["executed"]);
   for (const socket of [known, newcomer, ...crowd]) socket.destroy();
   (await asked).end(jwks(LATE));
   for (let number = 0; number < 7; number += 1) {
     const answer = JSON.parse(await patient.next());
     assert.deepEqual([answer.frame, statuses(answer)], [number, ["executed"]]);
   }
-  assert.deepEqual([(await account("patient")).balance, (await account("flood")).balance], [7, 0]);
+  assert.deepEqual([await runs("patient"), await runs("flood")], [7, 0]);
   for (const socket of [patient, flood]) socket.destroy();
 });
 
 test("where a hundred have said something and it is not known yet who they are, one more is refused, and told that it may try again", { timeout: 30_000 }, async (t) => {
-  const silent = createServer();
-  await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    silent.closeAllConnections();
-    silent.close();
-  });
-  const answering = new Promise((resolve) => silent.once("request", (_, response) => resolve(response)));
-  const own = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_JWKS_URL: `http://127.0.0.1:${silent.address().port}/` }, { reachesLocal: true });
-  const opened = () => open(own.url, path("full"), { origin: APP });
-  const waiting = await Promise.all(Array.from({ length: STRANGERS }, async () => (await opened()).socket));
+  const { opened, asked } = await withoutKeys(t);
+  const another = () => opened("full", { origin: APP });
+  const waiting = await Promise.all(Array.from({ length: STRANGERS }, async () => (await another()).socket));
   for (const socket of waiting) socket.send(hello(LATE.token({ sub: "alice" })));
-  const response = await answering;
+  const response = await asked;
   // Frames of many connections come when they come: a moment earlier, a silent one makes room, and it is not yet full.
   let refused;
   for (let tries = 0; tries < 100 && refused?.status !== 503; tries += 1) {
-    refused = await opened();
+    refused = await another();
     refused.socket?.send(hello(LATE.token({ sub: "alice" })));
     if (refused.socket) waiting.push(refused.socket);
   }
   assert.deepEqual([refused.status, refused.headers["semel-status"], refused.headers["retry-after"], refused.headers["access-control-allow-origin"]], [503, "unavailable", "1", APP]);
   response.end(jwks(LATE));
   const last = waiting.at(-1);
-  last.send(frame(1, [deposit("full")]));
+  last.send(frame(1, [echo()]));
   assert.deepEqual(statuses(JSON.parse(await last.next())), ["executed"]);
-  assert.equal((await opened()).status, 101);
+  assert.equal((await another()).status, 101);
   for (const socket of waiting) socket.destroy();
 });
 
@@ -394,15 +424,18 @@ test("who says nothing for ten seconds is let go; at a crowded key, the oldest o
   late.destroy();
 });
 
-test("who opens a hundred sockets closes their own, and not that of another who is about to speak", { timeout: 30_000 }, async () => {
-  const from = (address) => open(server.url, path("besieged"), { "cf-connecting-ip": address });
+test("who opens a hundred sockets closes their own, and not that of another who is about to speak", { timeout: 30_000 }, async (t) => {
+  const { opened, put } = await probing(t);
+  // However long the hundred take, nobody has been silent for too long.
+  await put("timers", 2_000);
+  const from = (address) => opened("besieged", { "cf-connecting-ip": address });
   const { socket: slow } = await from("192.0.2.1");
   const besiegers = [];
   // One more than there is room for beside that one, so that somebody has to go.
   while (besiegers.length < STRANGERS) besiegers.push(await from("192.0.2.2"));
   assert.ok(besiegers.every(({ status }) => status === 101));
   slow.send(hello());
-  slow.send(frame(1, [deposit("besieged")]));
+  slow.send(frame(1, [echo()]));
   assert.deepEqual(statuses(JSON.parse(await slow.next())), ["executed"]);
   assert.deepEqual(await besiegers[0].socket.closed, [4503, "unavailable"]);
   for (const { socket } of besiegers) socket.destroy();

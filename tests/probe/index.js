@@ -162,6 +162,18 @@ function goOn() {
   if (standsFor === 0) standsMs = undefined;
 }
 
+/** Timers of so many ms or more that are set from now on never ring. */
+let neverFromMs = Infinity;
+const machineTimer = setTimeout;
+globalThis.setTimeout = (act, ms, ...more) => machineTimer(act, ms >= neverFromMs ? NEVER_MS : ms, ...more);
+const NEVER_MS = 2 ** 31 - 1;
+
+/** Has a test take as long as it takes, where what it looks at would be over by then. */
+async function stopTimers(request) {
+  neverFromMs = Number(await request.text());
+  return new Response();
+}
+
 /** How many requests have come to the Worker, but for those that are its own. */
 let came = 0;
 
@@ -284,6 +296,7 @@ export default {
     if (pathname === "/probe/reports") return report(request, env);
     if (pathname === "/probe/alarms") return failAlarms(request);
     if (pathname === "/probe/clock") return putOn(request);
+    if (pathname === "/probe/timers") return stopTimers(request);
     if (pathname === "/probe/syncs") return slowSyncs(request);
     if (pathname === "/probe/came") return Response.json(came);
     if (pathname === "/probe/release") return release(request);
