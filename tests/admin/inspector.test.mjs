@@ -107,15 +107,19 @@ test("10,000 keys: pages come as they are scrolled to, in order, each once, and 
   assert.equal(asked().length, KEYS / 200);
   assert.deepEqual(await names(tab), sorted((one, other) => other.created - one.created));
   // What is out of sight costs nothing: the page answers at once.
-  const ms = await tab.evaluate(async () => {
-    const start = performance.now();
+  // By the time that it computes, not that others take from it on a busy machine.
+  const devtools = await tab.context().newCDPSession(tab);
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const worked = async () => (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value * 1_000;
+  const before = await worked();
+  await tab.evaluate(async () => {
     for (const share of [0, 0.5, 1]) {
       scrollTo(0, document.body.scrollHeight * share);
       await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
     }
-    return performance.now() - start;
   });
-  assert.ok(ms < 3_000, `scrolling through all took ${ms} ms`);
+  const ms = (await worked()) - before;
+  assert.ok(ms > 0 && ms < 3_000, `scrolling through all took ${ms} ms`);
   assert.deepEqual(mine.complaints, []);
 });
 

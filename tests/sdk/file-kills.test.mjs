@@ -7,19 +7,22 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { isDead } from "../../sdk/npm/file/life.js";
 import { child, folderOf, logIn, look, put, storeIn, text, textsIn } from "./file-support.mjs";
-import { rejection } from "./stub.mjs";
+import { clock, rejection } from "./stub.mjs";
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Kills a writer again and again; after each kill everything that it reported is there, and nothing is half. */
-async function killWriters(t, { kills, rowBytes, aliveMs }) {
+/**
+ * Kills a writer again and again; after each kill everything that it reported is there, and nothing is half. Each has reported one more than the one before, up to
+ * `most`, and is killed at any moment after that: how much is written is no matter of how fast that is.
+ */
+async function killWriters(t, { kills, rowBytes, most, aliveMs }) {
   const folder = folderOf(t);
   const stored = [-1, -1, -1, -1];
   let reported = 0;
   for (let kill = 0; kill < kills; kill += 1) {
     const first = Math.max(...stored) + 1;
     const writer = child(t, "write", folder, first, rowBytes);
-    await writer.said(1);
+    await writer.said(1 + (kill % most));
     await pause(Math.random() * aliveMs);
     await writer.kill();
     reported += writer.lines.length;
@@ -44,14 +47,14 @@ async function killWriters(t, { kills, rowBytes, aliveMs }) {
 }
 
 test("what a process reported before a kill is there, and nothing is half: 120 kills", { timeout: 180_000 }, async (t) => {
-  const { folder, reported } = await killWriters(t, { kills: 120, rowBytes: 500, aliveMs: 25 });
+  const { folder, reported } = await killWriters(t, { kills: 120, rowBytes: 500, most: 20, aliveMs: 10 });
   assert.ok(reported > 1_000, String(reported));
   // The dead leave nothing but the log, and the base of the lock.
   assert.deepEqual(readdirSync(folder).map((name) => name.replace(/\d+/, "N")).sort(), ["lock.N", "semel.N.log"]);
 });
 
 test("the same in the middle of compactions: 30 kills", { timeout: 120_000 }, async (t) => {
-  const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, aliveMs: 80 });
+  const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, most: 10, aliveMs: 10 });
   const [, generation] = /semel\.(\d+)\.log$/.exec(logIn(folder));
   assert.ok(Number(generation) > 20, generation);
 });
@@ -116,10 +119,12 @@ test("each call waits for a holder as long as it may, however many waited before
   const folder = folderOf(t);
   const holder = child(t, "signal", folder, "SIGSTOP");
   await holder.said(1);
-  const store = storeIn(t, folder, { busyMs: 1_000 });
+  const later = clock(t);
+  const store = storeIn(t, folder, { busyMs: 60_000 });
   const first = rejection(put(store, "a", "1"));
-  await pause(600);
+  later(40_000);
   const second = put(store, "b", "2");
+  later(20_001);
   assert.equal((await first).code, "store-blocked");
   holder.signal("SIGCONT");
   await second;
