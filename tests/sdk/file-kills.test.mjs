@@ -54,7 +54,7 @@ test("what a process reported before a kill is there, and nothing is half: 120 k
 });
 
 test("the same in the middle of compactions: 30 kills", { timeout: 120_000 }, async (t) => {
-  const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, most: 10, aliveMs: 10 });
+  const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, most: 20, aliveMs: 10 });
   const [, generation] = /semel\.(\d+)\.log$/.exec(logIn(folder));
   assert.ok(Number(generation) > 20, generation);
 });
