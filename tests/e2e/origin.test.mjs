@@ -103,8 +103,10 @@ test("of what was given to the runtime nobody knows whether it has left; of what
   network(t, () => Promise.reject(new Error("Network connection lost.")));
   const send = senderOf(ORIGIN);
   assert.deepEqual(await sent(send), [false, "Error: Network connection lost.", undefined]);
-  const [isUnsent, why] = await sent(send, { method: "TRACE" });
-  assert.deepEqual([isUnsent, /TypeError/.test(why)], [true, true]);
+  for (const none of [{ method: "TRACE" }, { lines: "x-one:\0\n" }]) {
+    const [isUnsent, why] = await sent(send, none);
+    assert.deepEqual([isUnsent, /TypeError/.test(why)], [true, true], JSON.stringify(none));
+  }
 });
 
 test("an answer that is too large is none, and is read no further", async (t) => {
@@ -286,6 +288,15 @@ test("what comes before a call is sent is of its time: it ends when that is over
     assert.deepEqual(await sent(senderOf(over), { sinceMs: Date.now() - 10_000 }), [true, "Error: its time was over before it was sent", undefined]);
   }
   assert.equal(asked.length, 0);
+});
+
+test("a call whose clock is put back meanwhile has no more time than it had", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 10_000_000 });
+  network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
+  // An hour later, as it was then.
+  const late = sent(senderOf({ ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10" }), { sinceMs: 13_600_000 });
+  await passes(t, 10_000);
+  assert.deepEqual(await Promise.race([late, turn("waits")]), [false, "Error: no answer in 10000 ms", undefined]);
 });
 
 test("what is no address or no time is refused", () => {

@@ -55,18 +55,22 @@ export function senderOf(env) {
   const send = sendOf(env);
   return async (call, _answer, [method, pathname, search, lines, body], sinceMs = Date.now()) => {
     const [, probe, , id] = call;
-    const head = headOf(lines, env, id, probe && NOT_PROBED);
     const asked = probe ? { method: "GET", path: probe } : { method, path: pathname + search, body };
     if (["GET", "HEAD"].includes(asked.method)) asked.body = undefined;
     try {
-      return await send({ ...head, ...asked }, sinceMs + seconds * 1000);
+      Object.assign(asked, headOf(lines, env, id, probe && NOT_PROBED));
+    } catch (error) {
+      return [true, String(error)];
+    }
+    try {
+      return await send(asked, leftOf(sinceMs, seconds * 1000));
     } catch (error) {
       return [error instanceof Unconnected, String(error)];
     }
   };
 }
 
-/** What the settings say. What it gives sends, and waits until an instant. */
+/** What the settings say. What it gives sends, and waits for as long as there is left. */
 function sendOf(env) {
   try {
     new Headers({ authorization: env.SEMEL_UPSTREAM_AUTHORIZATION ?? "" });
@@ -77,7 +81,7 @@ function sendOf(env) {
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
   if (service && address !== undefined) throw new Error("SEMEL_UPSTREAM is set, and a service is bound as UPSTREAM");
   if (service) {
-    return (asked, untilMs) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, untilMs) : called(service, name, asked, untilMs));
+    return (asked, leftMs) => (name === undefined ? fetched((request) => service.fetch(request), "https://upstream", asked, leftMs) : called(service, name, asked, leftMs));
   }
   if (address === undefined) throw new Error("SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM");
   if (name !== undefined) throw new Error("SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set");
@@ -87,24 +91,27 @@ function sendOf(env) {
   const root = base.origin + base.pathname.replace(/\/$/, "");
   const connects = String(env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false);
   if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
-  return async (asked, untilMs) => {
-    if (connects === "true") await connected(base, untilMs);
-    return fetched((request) => fetch(request), root, asked, untilMs);
+  return async (asked, leftMs) => {
+    if (connects === "true") await connected(base, leftMs);
+    return fetched((request) => fetch(request), root, asked, leftMs);
   };
 }
 
 /** Nothing was sent: what comes before it has failed. */
 class Unconnected extends Error {}
 
-/** What a call has left of its time. Where that is over, it is not sent: whoever finds its start may take it for ended. */
-function leftMs(untilMs) {
-  const ms = untilMs - Date.now();
+/**
+ * What a call has left of its time, each time that it is asked for. Where that is over, it is not sent: whoever finds its start may take it for ended. A clock
+ * that is put back gives it no more than it had, for all of its key wait for its end.
+ */
+const leftOf = (sinceMs, mostMs) => () => {
+  const ms = Math.min(sinceMs + mostMs - Date.now(), mostMs);
   if (!(ms > 0)) throw new Unconnected("its time was over before it was sent");
   return ms;
-}
+};
 
-async function connected({ hostname, port, protocol }, untilMs) {
-  const mostMs = Math.min(CONNECT_MS_MAX, leftMs(untilMs));
+async function connected({ hostname, port, protocol }, leftMs) {
+  const mostMs = Math.min(CONNECT_MS_MAX, leftMs());
   let socket;
   try {
     // What is no address, or one connection too many, is told at once.
@@ -138,8 +145,8 @@ function headOf(lines, env, id, left) {
   return { headers, id, key, principal };
 }
 
-async function fetched(fetch, root, { method, path, headers, body }, untilMs) {
-  const mostMs = leftMs(untilMs);
+async function fetched(fetch, root, { method, path, headers, body }, leftMs) {
+  const mostMs = leftMs();
   let mayHaveLeft = false;
   try {
     return await inTime(mostMs, async (signal) => {
@@ -189,9 +196,9 @@ async function bytesOf({ headers, body }) {
 const found = new Set();
 
 /** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
-async function called(service, name, { id, key, principal, method, path, headers, body }, untilMs) {
-  if (!found.has(name)) await find(service, name, leftMs(untilMs));
-  const mostMs = leftMs(untilMs);
+async function called(service, name, { id, key, principal, method, path, headers, body }, leftMs) {
+  if (!found.has(name)) await find(service, name, leftMs());
+  const mostMs = leftMs();
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
   const ending = new AbortController();
   try {
