@@ -68,6 +68,16 @@ pub enum TombstoneKind {
     Expired,
 }
 
+/// How an attempt finds out what became of what was sent: by the policy that it was sent under, whatever its route says since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finds {
+    /// It is sent again, or asked for, until this instant, in Unix ms: no later than an attempt was told that nothing finds out.
+    Until(i64),
+    /// It is asked for at any time, and sent again only once it is proven that nothing is there. That nothing is found proves nothing before this
+    /// instant, in Unix ms.
+    Asked(i64),
+}
+
 /// Where a request is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
@@ -95,9 +105,8 @@ pub enum State {
         times: i64,
         /// The key's clock when it was sent first, in Unix ms.
         first_ms: i64,
-        /// Until when an attempt finds out what became of it once nothing of it is under way, in Unix ms: by the policy that it was sent
-        /// under, and no later than an attempt was told that nothing does. `None`: it always does.
-        finds_until_ms: Option<i64>,
+        /// What an attempt may do to find out what became of it, once nothing of it is under way.
+        finds: Finds,
     },
     /// Its outcome is gone, and it must not run again.
     Tombstone {

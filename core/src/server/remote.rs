@@ -16,7 +16,7 @@ use super::engine::{Arrival, Engine};
 use super::execution::not_granted;
 use super::handler::{Failure, Handler};
 use super::packed::Bundle;
-use super::record::{Record, State};
+use super::record::{Finds, Record, State};
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
@@ -126,17 +126,20 @@ impl Turn<'_> {
     ) -> Result<Answer, SqlError> {
         let now_ms = self.instant.now_ms;
         let (times, first_ms, known_until_ms) = match identified.found.as_ref().map(|found| &found.state) {
-            Some(State::Dispatched { times, first_ms, finds_until_ms, .. }) => (*times, *first_ms, *finds_until_ms),
-            _ => (0, now_ms, None),
+            Some(State::Dispatched { times, first_ms, finds: Finds::Until(until_ms), .. }) => {
+                (*times, *first_ms, *until_ms)
+            }
+            Some(State::Dispatched { times, first_ms, .. }) => (*times, *first_ms, i64::MAX),
+            _ => (0, now_ms, i64::MAX),
         };
         let times = times.saturating_add(1);
-        let finds_until_ms = match policy {
-            Policy::Report => Some(now_ms),
+        let finds = match policy {
+            Policy::Report => Finds::Until(now_ms),
             // What its route says since may be true of what is sent since.
-            Policy::Resend { dedup_s } => Some(after_s(first_ms, *dedup_s).min(known_until_ms.unwrap_or(i64::MAX))),
-            Policy::Probe { .. } => None,
+            Policy::Resend { dedup_s } => Finds::Until(after_s(first_ms, *dedup_s).min(known_until_ms)),
+            Policy::Probe { settle_s, .. } => Finds::Asked(after_s(now_ms, *settle_s)),
         };
-        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, finds_until_ms };
+        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, finds };
         let mut work = self.work(loaded);
         if holds(Rule::DispatchRecorded) {
             atomically(self.sql, || {
@@ -154,7 +157,7 @@ impl Turn<'_> {
     /// What becomes of an attempt of a request that is in doubt.
     pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         let Some(Record { at_ms, state, .. }) = &identified.found else { return Err(undispatched()) };
-        let State::Dispatched { times, first_ms, .. } = *state else { return Err(undispatched()) };
+        let State::Dispatched { times, first_ms, finds, .. } = *state else { return Err(undispatched()) };
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
@@ -166,7 +169,11 @@ impl Turn<'_> {
         }
         let policy = self.policy(loaded)?;
         match policy {
-            Policy::Resend { dedup_s } if now_ms < after_s(first_ms, dedup_s) || !holds(Rule::ResendEnds) => {
+            // Whether ids were known as it was sent, where it was to be asked for, nobody knows.
+            Policy::Resend { dedup_s }
+                if matches!(finds, Finds::Until(_)) && now_ms < after_s(first_ms, dedup_s)
+                    || !holds(Rule::ResendEnds) =>
+            {
                 // It does not start any more, but it may have before.
                 if self.is_late(identified.attempt) {
                     self.still_in_doubt(loaded, identified, in_flight())
@@ -176,7 +183,10 @@ impl Turn<'_> {
             }
             Policy::Probe { path, settle_s, .. } => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
-                let is_proof = now_ms >= after_s(*at_ms, settle_s) || !holds(Rule::ProbeSettles);
+                // How long what was to be sent again may have been under way, its record does not say.
+                let is_past = |proves_ms: i64| now_ms >= after_s(*at_ms, settle_s).max(proves_ms);
+                let is_proof =
+                    matches!(finds, Finds::Asked(proves_ms) if is_past(proves_ms)) || !holds(Rule::ProbeSettles);
                 loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
@@ -192,27 +202,32 @@ impl Turn<'_> {
         identified: &Identified<'_>,
         problem: Problem,
     ) -> Result<Answer, SqlError> {
-        self.still_in_doubt_since(loaded, identified, problem, i64::MIN)
+        self.still_in_doubt_since(loaded, identified, problem, (i64::MIN, 0))
     }
 
-    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late.
+    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late. It has
+    /// had its effect `settle_s` after that, or never will.
     pub(super) fn still_in_doubt_since(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         problem: Problem,
-        sent_ms: i64,
+        (sent_ms, settle_s): (i64, i64),
     ) -> Result<Answer, SqlError> {
         let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
         let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
         if problem.code == Code::OutcomeUnknown
             && let Some(found) = found.filter(|found| finds_out(&found.state, now_ms))
-            && let State::Dispatched { finds_until_ms, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
+            && let State::Dispatched { finds, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
         {
-            *finds_until_ms = Some(now_ms);
+            *finds = Finds::Until(now_ms);
         }
         if let Some(found) = found.filter(|found| found.at_ms < sent_ms) {
-            seen.get_or_insert_with(|| found.clone()).at_ms = sent_ms;
+            let seen = seen.get_or_insert_with(|| found.clone());
+            seen.at_ms = sent_ms;
+            if let State::Dispatched { finds: Finds::Asked(proves_ms), .. } = &mut seen.state {
+                *proves_ms = after_s(sent_ms, settle_s).max(*proves_ms);
+            }
         }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
         self.refuse(loaded, &problem, Some(identified.id), aside)
@@ -315,7 +330,11 @@ pub(super) fn after_s(from_ms: i64, seconds: i64) -> i64 {
 
 /// Whether an attempt of what was dispatched finds out what became of it.
 fn finds_out(state: &State, now_ms: i64) -> bool {
-    matches!(state, State::Dispatched { finds_until_ms, .. } if finds_until_ms.is_none_or(|until_ms| now_ms < until_ms))
+    match state {
+        State::Dispatched { finds: Finds::Until(until_ms), .. } => now_ms < *until_ms,
+        State::Dispatched { finds: Finds::Asked(_), .. } => true,
+        _ => false,
+    }
 }
 
 /// What is told of what was dispatched to who sends no attempt. Where none of it is under way, it is as much as its next attempt would be told.

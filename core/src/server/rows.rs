@@ -7,7 +7,7 @@
 
 use super::json::write::array;
 use super::packed::Bundle;
-use super::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
+use super::record::{Finds, LatestDeadline, Outcome, Record, State, TombstoneKind};
 use super::sql::{Row, Sql, SqlError, Value};
 use crate::fingerprint::Fingerprint;
 use crate::id::{Principal, RequestId};
@@ -199,11 +199,11 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
             is_started = i64::from(*started).into();
             number::SUSPECT
         }
-        State::Dispatched { fingerprint: print, times, first_ms, finds_until_ms } => {
+        State::Dispatched { fingerprint: print, times, first_ms, finds } => {
             fingerprint = print.as_bytes().into();
             crashes = (*times).into();
             is_started = (*first_ms).into();
-            executed = (*finds_until_ms).into();
+            executed = finds_number(*finds).into();
             number::DISPATCHED
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
@@ -252,6 +252,14 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     Ok(())
 }
 
+/// What an attempt finds out by, as a number: an instant until then; less than 0 the one before which nothing is proven.
+fn finds_number(finds: Finds) -> i64 {
+    match finds {
+        Finds::Until(until_ms) => until_ms.max(0),
+        Finds::Asked(proves_ms) => -proves_ms.max(1),
+    }
+}
+
 /// The number of a text, else the text itself.
 fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
@@ -280,7 +288,7 @@ pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, 
     let (lapses_ms, executed) = match record.state {
         State::Tombstone { lapses_ms, .. } => (Some(lapses_ms), None),
         State::Cancelled { lapses_ms } => (lapses_ms, None),
-        State::Dispatched { finds_until_ms, .. } => (None, finds_until_ms),
+        State::Dispatched { finds, .. } => (None, Some(finds_number(finds))),
         State::Executed(..) | State::Poisoned(_) | State::Suspect { .. } => (None, None),
     };
     let arguments = [
@@ -409,8 +417,11 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
             fingerprint: print(fingerprint)?,
             times: crashes.as_integer().filter(|times| *times > 0)?,
             first_ms: is_started.as_integer()?,
-            // Of one that was told the worst, versions before this wrote a 2: an instant that has passed.
-            finds_until_ms: optional(&executed)?,
+            // Of one that was told the worst, versions before this wrote a 2: an instant that has passed; and of one that is asked for nothing.
+            finds: match optional(&executed)?.unwrap_or(-1) {
+                proves_ms @ ..0 => Finds::Asked(proves_ms.saturating_neg()),
+                until_ms => Finds::Until(until_ms),
+            },
         },
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,

@@ -130,8 +130,9 @@ impl Turn<'_> {
         };
         // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
         let answer = match policy {
-            Policy::Probe { timeout_s, .. } => {
-                self.still_in_doubt_since(loaded, identified, problem, after_s(self.instant.now_ms, -timeout_s))?
+            Policy::Probe { timeout_s, settle_s, .. } => {
+                let since = (after_s(self.instant.now_ms, -timeout_s), settle_s);
+                self.still_in_doubt_since(loaded, identified, problem, since)?
             }
             _ => self.still_in_doubt(loaded, identified, problem)?,
         };

@@ -203,6 +203,84 @@ fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
+/// Nobody knows whether the other side knew its id then.
+#[test]
+fn what_was_sent_to_be_probed_for_is_not_sent_again_because_ids_are_known_since() {
+    let mut world = probe();
+    let call = order("a");
+    let sent = dispatched(&mut world, &call, 1);
+    world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+    *world.handler.policy.borrow_mut() = Policy::Resend { dedup_s: 600 };
+    world.restart();
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+    // Nor is it looked for once its client was told so.
+    *world.handler.policy.borrow_mut() = probe_of(20, 30);
+    world.restart();
+    world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
+    is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
+}
+
+/// Its call may have been under way for longer than is set now, and only the other side of then knew its id.
+#[test]
+fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be_found_so() {
+    let mut world = resend();
+    for id in ["a", "b"] {
+        dispatched(&mut world, &order(id), 1);
+        world.restart();
+    }
+    *world.handler.policy.borrow_mut() = probe_of(5, 6);
+    world.restart();
+    world.pass_s(59);
+    for (id, ended, status) in [("a", answered(404, ""), 409), ("b", answered(200, "it is there"), 200)] {
+        world.send(&order(id)).is_problem(409, "in-flight", "unknown", "same-id");
+        let probed = world.take_call().expect("a probe");
+        assert_eq!(world.settle(&order(id), &probed, ended).status(), status);
+        assert_eq!(world.take_call(), None);
+    }
+    world.pass_s(1);
+    is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
+}
+
+fn probe_of(timeout_s: i64, settle_s: i64) -> Policy {
+    Policy::Probe { path: "/orders/1".to_owned(), timeout_s, settle_s }
+}
+
+/// Its call may be under way for as long as was set then; and where more is set since, it is known now that it may need that.
+#[test]
+fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_than_is_set_now() {
+    for (before, after, lasted_s, needs_s) in [
+        ((20, 30), (5, 6), None, 30),
+        ((20, 30), (5, 60), None, 60),
+        ((20, 30), (5, 6), Some(25), 35),
+        ((5, 6), (20, 30), Some(25), 50),
+    ] {
+        let mut world = remote(probe_of(before.0, before.1));
+        let call = order("a");
+        let first = dispatched(&mut world, &call, 1);
+        if let Some(lasted_s) = lasted_s {
+            world.pass_s(lasted_s);
+            world.settle(&call, &first, lost()).is_problem(503, "unavailable", "unknown", "same-id");
+        }
+        *world.handler.policy.borrow_mut() = probe_of(after.0, after.1);
+        world.restart();
+        world.pass_ms((needs_s - lasted_s.unwrap_or(0)) * 1000 - 1);
+        world.send(&call);
+        let early = world.take_call().expect("a probe");
+        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert_eq!(world.take_call(), None, "{before:?}, then {after:?}");
+        world.pass_ms(1);
+        world.send(&call);
+        let late = world.take_call().expect("a probe");
+        world.settle(&call, &late, answered(404, ""));
+        assert_eq!(world.take_call(), Some(Sent::Dispatch { times: 2 }), "{before:?}, then {after:?}");
+        // What is sent from then on is by what is set then.
+        world.restart();
+        world.pass_ms(after.1 * 1000);
+        world.send(&call);
+        assert!(matches!(world.take_call(), Some(Sent::Probe { is_proof: true, .. })), "{before:?}, then {after:?}");
+    }
+}
+
 #[test]
 fn a_late_attempt_sends_nothing_and_does_not_say_that_it_did_not_run() {
     let mut world = resend();

@@ -11,7 +11,7 @@ use semel_core::message::Headers;
 use semel_core::problem::Executed;
 use semel_core::server::desk::{Desk, Kept};
 use semel_core::server::packed::{Bundle, Packed};
-use semel_core::server::record::{LatestDeadline, Outcome, Record, State, TombstoneKind};
+use semel_core::server::record::{Finds, LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::sessions::state::{Epochs, Taken, TakenState};
 use semel_core::server::sql::{Row, Sql};
 use semel_core::server::{Value, rows, schema, sessions, totals};
@@ -87,7 +87,10 @@ fn other_state(source: &mut Source<'_>, kind: usize) -> State {
                 fingerprint,
                 times,
                 first_ms: number(source),
-                finds_until_ms: source.flag().then(|| number(source)),
+                finds: match source.flag() {
+                    true => Finds::Until(number(source).max(0)),
+                    false => Finds::Asked(number(source).max(1)),
+                },
             }
         }
         _ => State::Tombstone {
