@@ -10,8 +10,33 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { otherSide } from "./other-side.mjs";
 import { POLICIES, front, order, settled } from "./upstream.mjs";
 
-/** Until a probe proves something it passes, and its route's settleSeconds. */
-const SOON = { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "3" };
+/** A call may take so long, which a machine that stands still does not. Until a probe proves something it passes, and its route's settleSeconds; but not that in which the other side knows an id. */
+const TIMEOUT_S = 30;
+
+/** In place of the worker's entry: its clock can be put on, so that no test waits in real time. */
+const PUT_ON = `
+import upstream from "./upstream.js";
+export * from "./upstream.js";
+const machineNow = Date.now.bind(Date);
+let aheadMs = 0;
+Date.now = () => machineNow() + aheadMs;
+export default {
+  async fetch(request, env) {
+    if (new URL(request.url).pathname !== "/clock") return upstream.fetch(request, env);
+    aheadMs += Number(await request.text());
+    return new Response();
+  },
+};`;
+
+/** The worker in a folder of its own, with another entry, for which its own is `./upstream.js`. */
+async function entered(source) {
+  const folder = await mkdtemp(join(tmpdir(), "semel-entered-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  await cp(workerFolder("upstream"), folder, { recursive: true });
+  await rename(join(folder, "index.js"), join(folder, "upstream.js"));
+  await writeFile(join(folder, "index.js"), source);
+  return folder;
+}
 
 /** Where `kill -9` comes: each is reached by what the other side sees, never by time. */
 const STEPS = {
@@ -43,16 +68,17 @@ const STEPS = {
 };
 
 test("kill -9 at each step, for each policy: what the caller gets, and how often the other side was called", async () => {
-  const rows = [];
+  const [rows, folder] = [[], await entered(PUT_ON)];
   for (const policy of Object.keys(POLICIES)) {
     for (const [step, strike] of Object.entries(STEPS)) {
       const side = await otherSide(after, { knowsIds: policy === "resend" });
-      const to = await front(after, side, SOON);
+      const to = await front(after, side, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: String(TIMEOUT_S) }, { folder });
       const [id, ref] = [randomUUID(), randomUUID()];
       const restore = await strike(side, to);
       await order(to, policy, ref, { id }).catch(() => {});
       await restore(to);
       await to.restart();
+      await to.send("POST", "/clock", { body: String((TIMEOUT_S + POLICIES.probe.settleSeconds) * 1_000) });
       const answer = await settled(() => order(to, policy, ref, { id }));
       const got = answer.semel;
       rows.push({ policy, "kill -9 at": step, "the caller gets": `${answer.status} ${got}`, calls: side.changes, effects: side.made.get(ref) ?? 0 });
@@ -126,10 +152,10 @@ test("kill -9 while the other side is at work: that a probe finds nothing proves
 test("where the process stands still for longer than a call may take, that a probe finds nothing proves nothing while its caller has only just left", async () => {
   const side = await otherSide(after);
   // Long enough for an attempt on a busy machine.
-  const settleSeconds = 5;
+  const [timeoutSeconds, settleSeconds] = [3, 5];
   const routes = JSON.stringify([{ ...POLICIES.probe, path: "/probe/orders", settleSeconds }]);
   let pid;
-  const to = await front(after, side, { ...SOON, SEMEL_UPSTREAM_ROUTES: routes }, { onSpawn: (number) => (pid = number) });
+  const to = await front(after, side, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: String(timeoutSeconds), SEMEL_UPSTREAM_ROUTES: routes }, { onSpawn: (number) => (pid = number) });
   const [id, ref] = [randomUUID(), randomUUID()];
   const send = () => order(to, "probe", ref, { id });
   let carryOut;
@@ -138,7 +164,7 @@ test("where the process stands still for longer than a call may take, that a pro
   await arrived;
   process.kill(pid, "SIGSTOP");
   // By then the call would have ended, and its settleSeconds have passed.
-  await new Promise((resolve) => setTimeout(resolve, (Number(SOON.SEMEL_UPSTREAM_TIMEOUT_SECONDS) + settleSeconds) * 1_000));
+  await new Promise((resolve) => setTimeout(resolve, (timeoutSeconds + settleSeconds) * 1_000));
   process.kill(pid, "SIGCONT");
   assert.equal((await first).semel, "unavailable");
   const from = side.requests.length;
@@ -167,13 +193,8 @@ export default {
 };`;
 
 test("where the module crashes while a request is under way, who looks that up hears so all the same, and it has its outcome", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "semel-crashing-"));
-  after(() => rm(folder, { recursive: true, force: true }));
-  await cp(workerFolder("upstream"), folder, { recursive: true });
-  await rename(join(folder, "index.js"), join(folder, "upstream.js"));
-  await writeFile(join(folder, "index.js"), CRASHING);
   const side = await otherSide(after);
-  const to = await front(after, side, {}, { folder });
+  const to = await front(after, side, {}, { folder: await entered(CRASHING) });
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;
   const arrived = new Promise((resolve) => side.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
