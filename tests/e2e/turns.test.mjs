@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { Turns } from "../../worker/turns.js";
+import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
@@ -411,7 +412,11 @@ test("on workerd: those who are let go together have each its first outcome, and
   const server = await serve((end) => t.after(end), "probe");
   const ids = Array.from({ length: 60 }, () => randomUUID());
   await asked(server, "first");
-  const all = await Promise.all(ids.map((id) => asked(server, id)));
+  // However slowly they come: each waits where it has come, until all have.
+  const coming = ids.map((id) => asked(server, id, { "probe-gate": "all" }));
+  await until(async () => (await server.send("GET", "/probe/came")).json === 1 + ids.length, "all have come");
+  await server.send("POST", "/probe/release", { body: "all" });
+  const all = await Promise.all(coming);
   assert.deepEqual(all.map(({ semel, text }) => [semel, text]), ids.map((id) => ["executed", id]));
   assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 60 + 1);
   assert.ok(syncsOf(await asked(server, "last")) < 60, "some have shared a commit");
@@ -429,7 +434,7 @@ test("on workerd: of a client that waits for each answer, hardly any turn asks w
 });
 
 /** The answer to a change, with how often the object had asked by then whether all is durable. */
-const asked = (server, id) => server.send("POST", "/echo", { id, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts" } });
+const asked = (server, id, headers) => server.send("POST", "/echo", { id, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts", ...headers } });
 const syncsOf = ({ headers }) => JSON.parse(headers.get("probe-counts")).syncs;
 /** One that does not say when it was first sent may have ended the object before, and runs alone. */
 const nowS = () => Math.floor(Date.now() / 1000);
