@@ -142,14 +142,10 @@ export interface Pending {
 }
 
 /** The answer to a request of an earlier page or process, or of a caller that gave up. */
-export interface Recovered {
-  readonly requestId: string;
-  readonly method: string;
-  readonly url: string;
-  /** The outcome; undefined where there is an `error`. */
-  readonly response: Response | undefined;
-  readonly error: SemelError | undefined;
-}
+export type Recovered = Described & (
+  | { /** The outcome. */ readonly response: Response; readonly error: undefined }
+  | { readonly response: undefined; readonly error: SemelError }
+);
 
 /** A request that can't go on until something is mended, or until there are credentials (401, 403). */
 export interface Paused {
@@ -277,6 +273,8 @@ interface Described {
   readonly url: string;
 }
 
+type Ended = { readonly status: number; readonly error: undefined } | { readonly status: undefined; readonly error: SemelError };
+
 /** What is told, each as a `CustomEvent` with this `detail`. */
 export interface SemelEventMap {
   /** An attempt leaves. */
@@ -292,11 +290,11 @@ export interface SemelEventMap {
    */
   refused: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly status: number; readonly code: string }>;
   /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
-  settled: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
+  settled: CustomEvent<Described & Ended>;
   /** It pauses until something is mended. */
   stalled: CustomEvent<Described & { readonly error: SemelError }>;
   /** There is the answer to a request for which nobody waits; `onrecovered` gets it. */
-  recovered: CustomEvent<Described & { readonly status?: number; readonly error?: SemelError }>;
+  recovered: CustomEvent<Described & Ended>;
   offline: Event;
   online: Event;
 }

@@ -122,6 +122,15 @@ semel.onrecovered = async ({ requestId, method, url, response: outcome, error }:
   const failure: SemelError | undefined = error;
   console.log(requestId, method, url, await outcome?.text(), failure);
 };
+// One of both is there, and which is there tells what the other is.
+semel.onrecovered = ({ response: outcome, error }) => {
+  const said: number | string = outcome ? outcome.status : error.code;
+  console.log(said);
+};
+semel.addEventListener("recovered", ({ detail: { status, error } }) => {
+  const said: number | string = error === undefined ? status : error.code;
+  console.log(said);
+});
 semel.onpaused = ({ requestId, method, url, error, resume, giveUp }: Paused) => {
   console.log(requestId, method, url, error.executed, resume);
   giveUp();
