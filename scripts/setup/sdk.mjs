@@ -51,6 +51,8 @@ export const OPTIMISE = [
   ...["--flatten", "--simplify-locals-notee-nostructure", "--precompute-propagate", "--local-cse", "-Oz", "--simplify-locals", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
+/** What throws has lines, for some 20 bytes: of an error that nobody catches Node shows the line that threw, which would be all of the script. */
+const LINES = { semicolons: false, max_line_len: 500 };
 /** The module before it is optimised: its functions have names. */
 export const NAMED_MODULE = join(BUILD, "sdk.wasm");
 const NAMED_SESSION = join(BUILD, "session.wasm");
@@ -102,7 +104,7 @@ async function build(rust) {
     const call = await namedByContent(join(SDK_PACKAGE, `${name}.wasm`));
     for (const [file, format] of [[`${name}.js`, "esm"], [`cjs/${name}.cjs`, "cjs"]]) {
       await bundleOwn(join(ROOT, "sdk/js", source), file, format, short);
-      await shrink(join(SDK_PACKAGE, file), format === "esm");
+      await shrink(join(SDK_PACKAGE, file), format === "esm", LINES);
       await writeFile(join(SDK_PACKAGE, file), (await readFile(join(SDK_PACKAGE, file), "utf8")).replaceAll(CALL, call));
     }
   }
@@ -141,10 +143,10 @@ async function bundleOwn(source, name, format, short) {
 }
 
 /** Makes a script smaller that esbuild has made small. */
-async function shrink(path, isModule) {
+async function shrink(path, isModule, format = {}) {
   // Loaded here: most starts need no build.
   const { minify } = await import("terser");
-  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3, hoist_funs: true } });
+  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3, hoist_funs: true }, format });
   await writeFile(path, code);
 }
 

@@ -1,8 +1,10 @@
 // The classes of errors: one for each code, whichever copy of the package made them.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import * as esm from "../../sdk/npm/node.js";
 import cjs from "../../sdk/npm/cjs/index.cjs";
@@ -24,6 +26,18 @@ test("an error is of the class of its code and of no other, in both copies of th
     assert.deepEqual(classes.map(([name]) => name).sort(), ["ForgottenError", "SemelError"]);
   }
   assert.deepEqual([error.name, error.code, Object.keys(error).includes("cause")], ["ForgottenError", "forgotten", false]);
+});
+
+test("an error that nobody catches is told in lines that can be read", async () => {
+  const open = 'Semel.open({ url: "https://worker.test" })';
+  const [here, there] = ["node.js", "cjs/index.cjs"].map((name) => JSON.stringify(fileURLToPath(new URL(`../../sdk/npm/${name}`, import.meta.url))));
+  for (const args of [["--input-type=module", "-e", `import { Semel } from ${here}; await ${open}`], ["--input-type=commonjs", "-e", `const { Semel } = require(${there}); ${open}`]]) {
+    const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
+    assert.equal(status, 1);
+    assert.match(stderr, /^StoreError: store-unavailable: /m);
+    // Node shows the line that threw.
+    assert.ok(Math.max(...stderr.split("\n").map(({ length }) => length)) < 1_000, stderr);
+  }
 });
 
 test("who can't tell is an OutcomeUnknownError and one of its code", async (t) => {
