@@ -391,7 +391,7 @@ export class Semel {
    */
   session(key: string, name: string, options?: SessionOptions): Promise<Session>;
 
-  /** What is stored and has no definitive answer yet, of every tab; and of the sessions that are open here. */
+  /** What is stored and has no definitive answer yet, of every tab; and of the sessions that are open here. In a browser by their ids, which begin with the time where the SDK makes them. */
   pending(): Promise<Pending[]>;
 
   /** Sends all that is paused again: after a login, say. */
