@@ -209,9 +209,9 @@ impl Count {
     }
 
     /// For the next holder of a session, whose next place has the same number. It may be the same request, so a client can't take over
-    /// after each crash and begin anew; or another, so it is refused for no crash but its own.
-    pub fn handed_on(self) -> Self {
-        Self { crashes: self.started(false).crashes.min(CRASHES_MAX - 1), is_started: false }
+    /// after each crash and begin anew; or another, so it is refused for no crash but its own. `is_own`: as at a start.
+    pub fn handed_on(self, is_own: bool) -> Self {
+        Self { crashes: self.started(is_own).crashes.min(CRASHES_MAX - 1), is_started: false }
     }
 
     /// Whether the id must not run again.

@@ -3,7 +3,7 @@
 use semel_core::message::{Headers, Method};
 use semel_core::server::Answer;
 use semel_core::server::suspicion::{Suspects, is_new, is_suspect};
-use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, post};
+use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, numbered, post, take_over};
 
 fn change(id: &str) -> Call {
     post("/count").id(id)
@@ -121,6 +121,20 @@ fn nor_was_it_where_another_starts_before_it_comes_again() {
         world.send(&next).is_executed(200);
     }
     world.send(&change("a")).is_executed(200);
+}
+
+#[test]
+fn nor_was_it_where_its_session_is_taken_over_before_it_comes_again() {
+    let mut world = World::new().in_session();
+    for epoch in 1..=3 {
+        let call = numbered(epoch, 1);
+        world.start(&call);
+        world.database.fail_at("COMMIT", 1);
+        world.send(&call).is_problem(503, "unavailable", "unknown", "same-id");
+        world.send(&take_over(&format!("t{epoch}"))).is_taken_over(epoch + 1, 0);
+    }
+    failing(&world, Trouble::Panics);
+    world.send(&numbered(4, 1)).is_problem(500, "rolled-back", "no", "same-id");
 }
 
 #[test]

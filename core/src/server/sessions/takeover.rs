@@ -17,6 +17,7 @@ use crate::server::control::body_invalid;
 use crate::server::json::read::Members;
 use crate::server::json::write::Object;
 use crate::server::schema;
+use crate::server::suspicion::Started;
 use crate::server::turn::{Undone, Work};
 use crate::session::{NUMBER_MAX, SessionName};
 
@@ -84,7 +85,8 @@ pub(in crate::server) fn take_over(
     let last_seq = match found {
         Some(session) => {
             let last_seq = session.last_seq();
-            let count = session.count.handed_on();
+            let next = Started::Place { session: session.number, epoch: current, seq: last_seq + 1 };
+            let count = session.count.handed_on(work.after.started.has(&next));
             rows::put_epochs(sql, session.number, &session.epochs.then(epoch, last_seq), count, now_ms)?;
             last_seq
         }
