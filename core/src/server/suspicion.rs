@@ -35,6 +35,7 @@ use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::rules::{Rule, holds};
 use crate::session::Numbered;
+use std::sync::Arc;
 
 /// Of so many sessions is known that they have gone on.
 const GONE_ON_MAX: usize = 4_096;
@@ -154,9 +155,10 @@ pub enum Started {
 }
 
 /// What this object has counted the start of. One that is not among them was a dead object's: those of this one have ended, for it lives, if only with a failure
-/// that could not be written. They are lost with a crash of the module, or where there are too many, and then more is counted than need be.
+/// that could not be written. They are lost with a crash of the module, or where there are too many, and then more is counted than need be. Each request copies
+/// what is known of its key, and so not each of these.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Own(Vec<Started>);
+pub struct Own(Arc<Vec<Started>>);
 
 impl Own {
     /// Whether this object has counted a start. Asked for seldom: once in the bundle is enough.
@@ -171,10 +173,11 @@ impl Own {
         if self.has(&started) {
             return;
         }
-        if self.0.len() >= OWN_MAX {
-            self.0.clear();
+        let own = Arc::make_mut(&mut self.0);
+        if own.len() >= OWN_MAX {
+            own.clear();
         }
-        self.0.push(started);
+        own.push(started);
     }
 }
 
