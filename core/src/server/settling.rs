@@ -129,13 +129,11 @@ impl Turn<'_> {
             ),
         };
         // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
-        let answer = match policy {
-            Policy::Probe { timeout_s, settle_s, .. } => {
-                let since = (after_s(self.instant.now_ms, -timeout_s), settle_s);
-                self.still_in_doubt_since(loaded, identified, problem, since)?
-            }
-            _ => self.still_in_doubt(loaded, identified, problem)?,
+        let since = match policy {
+            Policy::Probe { timeout_s, settle_s, .. } => (after_s(self.instant.now_ms, -timeout_s), settle_s),
+            Policy::Report | Policy::Resend { .. } => (i64::MIN, 0),
         };
+        let answer = self.still_in_doubt_since(loaded, identified, problem, since)?;
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 
