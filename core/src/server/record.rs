@@ -126,7 +126,7 @@ pub struct Record {
     pub principal: Principal,
     /// When it was first sent, in Unix s.
     pub first_sent_s: Option<i64>,
-    /// The key's clock at the last change of its state, in Unix ms.
+    /// The key's clock at the last change of its state, in Unix ms. Of what was sent, and whose call has ended later than it may: so long before that end.
     pub at_ms: i64,
     /// The latest deadline seen.
     pub deadline: LatestDeadline,
