@@ -41,6 +41,8 @@ class Socket {
   /** Resolves to `[code, reason]`; 1006 where the connection ended without a word. */
   closed;
   #close;
+  /** Why nothing comes any more, once it is closed. */
+  #error;
 
   constructor(tcp, rest) {
     this.#tcp = tcp;
@@ -52,7 +54,8 @@ class Socket {
 
   #end(code, reason) {
     this.#close([code, reason]);
-    for (const { reject } of this.#waiting.splice(0)) reject(new Error(`the socket was closed: ${code} ${reason}`));
+    this.#error ??= new Error(`the socket was closed: ${code} ${reason}`);
+    for (const { reject } of this.#waiting.splice(0)) reject(this.#error);
   }
 
   #read(chunk) {
@@ -98,9 +101,10 @@ class Socket {
     this.#tcp.write(bytes);
   }
 
-  /** The next text. */
+  /** The next text. Where it was closed before somebody asks, as when both come at once, there is none either. */
   next() {
     if (this.#texts.length > 0) return Promise.resolve(this.#texts.shift());
+    if (this.#error !== undefined) return Promise.reject(this.#error);
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error("no answer")), WAIT_MS);
       const end = (settle) => (value) => {

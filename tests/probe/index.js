@@ -165,8 +165,11 @@ function goOn() {
 /** Timers of so many ms or more that are set from now on never ring. */
 let neverFromMs = Infinity;
 const machineTimer = setTimeout;
-globalThis.setTimeout = (act, ms, ...more) => machineTimer(act, ms >= neverFromMs ? NEVER_MS : ms, ...more);
+const machineSignal = AbortSignal.timeout.bind(AbortSignal);
 const NEVER_MS = 2 ** 31 - 1;
+const unlessNever = (ms) => (ms >= neverFromMs ? NEVER_MS : ms);
+globalThis.setTimeout = (act, ms, ...more) => machineTimer(act, unlessNever(ms), ...more);
+AbortSignal.timeout = (ms) => machineSignal(unlessNever(ms));
 
 /** Has a test take as long as it takes, where what it looks at would be over by then. */
 async function stopTimers(request) {
