@@ -100,21 +100,16 @@ fn alg_none_is_refused_however_it_is_written() {
 }
 
 #[test]
-fn a_token_of_an_algorithm_that_is_not_taken_is_told_so_and_not_that_its_key_is_unknown() {
-    // Of these, keys are left out of what is fetched.
+fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
+    // Of these, keys are left out of what is fetched: it is not that nobody has one.
     for alg in ["RS256", "PS256", "ES384", "Ed448"] {
         let header = json!({ "alg": alg, "kid": "of-the-issuer" }).to_string();
-        refused(&mut gate(), &Signer::Hs256(7).token_with(&header, &claims("alice").to_string()), "RSA");
+        refused(
+            &mut gate(),
+            &Signer::Hs256(7).token_with(&header, &claims("alice").to_string()),
+            "no key of HS256, ES256 or EdDSA",
+        );
     }
-}
-
-#[test]
-fn ed25519_is_what_rfc_9864_calls_it_in_tokens_too() {
-    let signer = Signer::EdDsa(7);
-    let header = json!({ "alg": "Ed25519", "kid": signer.kid() }).to_string();
-    assert!(ask(&mut gate(), &signer.token_with(&header, &claims("alice").to_string())).is_ok());
-    let other = json!({ "alg": "Ed25519", "kid": Signer::Es256(7).kid() }).to_string();
-    refused(&mut gate(), &signer.token_with(&other, &claims("alice").to_string()), "algorithm");
 }
 
 #[test]

@@ -228,7 +228,8 @@ impl Gate {
         let claimed = Claimed::parse(token).map_err(unauthorized)?;
         let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
-            Found::Unknown => return Err(unauthorized("no key has the token's kid").into()),
+            // Of another algorithm, such as RS256, a key with that `kid` was left out of what was fetched.
+            Found::Unknown => return Err(unauthorized("no key of HS256, ES256 or EdDSA has the token's kid").into()),
             Found::Unavailable => {
                 let detail = "the keys that tokens are verified with can't be fetched";
                 return Err(Problem::new(Code::Unavailable, detail).into());
