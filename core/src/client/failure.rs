@@ -19,19 +19,11 @@ macro_rules! client_codes {
 
             /// The code as the caller sees it.
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $code,)* }
+                self.parts().0
             }
 
-            fn executed(self) -> Executed {
-                match self { $(Self::$name => Executed::$executed,)* }
-            }
-
-            fn retry(self) -> Retry {
-                match self { $(Self::$name => Retry::$retry,)* }
-            }
-
-            fn detail(self) -> &'static str {
-                match self { $(Self::$name => $detail,)* }
+            fn parts(self) -> (&'static str, Executed, Retry, &'static str) {
+                match self { $(Self::$name => ($code, Executed::$executed, Retry::$retry, $detail),)* }
             }
         }
     };
@@ -62,6 +54,12 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Of parts.
+    #[inline(never)]
+    pub(super) fn of(code: &str, executed: Executed, retry: Retry, detail: &str) -> Self {
+        Self { code: code.to_owned(), executed, retry, detail: detail.to_owned(), problem: Vec::new() }
+    }
+
     /// Of a request that never left, or whose place nobody can take any more.
     pub(super) fn never_ran(self) -> Self {
         Self { executed: Executed::No, ..self }
@@ -70,12 +68,7 @@ impl Failure {
 
 impl From<ClientCode> for Failure {
     fn from(code: ClientCode) -> Self {
-        Self {
-            code: code.as_str().to_owned(),
-            executed: code.executed(),
-            retry: code.retry(),
-            detail: code.detail().to_owned(),
-            problem: Vec::new(),
-        }
+        let (code, executed, retry, detail) = code.parts();
+        Self::of(code, executed, retry, detail)
     }
 }

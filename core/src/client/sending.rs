@@ -13,7 +13,7 @@ use super::row::{Answered, Change};
 use super::verdict::{self, Sent, Verdict};
 use super::{KEPT_S_MAX, KEYS_KNOWN_MAX, POSTS_MAX};
 use crate::message::{Headers, Response};
-use crate::problem::{Code, Executed, Problem};
+use crate::problem::{Code, Executed};
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
@@ -294,21 +294,20 @@ impl Client {
 }
 
 pub(super) fn cancelled() -> Failure {
-    failure(Problem::new(Code::Cancelled, "it never ran, and never will"))
+    failure(Code::Cancelled, Executed::No, "it never ran, and never will")
 }
 
 /// It never left; nobody was asked whether another of its id ran. See [`super::ClientCode`] for the words.
 pub(super) fn withdrawn() -> Failure {
-    failure(Problem::new(Code::Cancelled, "given up, so it was not sent"))
+    failure(Code::Cancelled, Executed::No, "given up, so it was not sent")
 }
 
 /// The id is another request's, which is not changed by this one.
 pub(super) fn other_payload() -> Failure {
-    let problem = Problem::new(Code::FingerprintMismatch, "the id is of another request");
     // That this one never ran says nothing of the other.
-    failure(Problem { executed: Executed::Unknown, ..problem })
+    failure(Code::FingerprintMismatch, Executed::Unknown, "the id is of another request")
 }
 
-fn failure(Problem { code, executed, detail, .. }: Problem) -> Failure {
-    Failure { code: code.as_str().to_owned(), executed, retry: code.retry(), detail, problem: Vec::new() }
+fn failure(code: Code, executed: Executed, detail: &str) -> Failure {
+    Failure::of(code.as_str(), executed, code.retry(), detail)
 }

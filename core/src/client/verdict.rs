@@ -107,6 +107,6 @@ pub fn retry_after_ms(answer: &Answer) -> i64 {
 }
 
 fn failure(answer: &Answer, code: &str, executed: Executed, retry: Retry) -> Failure {
-    let detail = answer.member("detail").or(answer.member("title")).unwrap_or(code).to_owned();
-    Failure { code: code.to_owned(), executed, retry, detail, problem: answer.body.clone() }
+    let detail = answer.member("detail").or(answer.member("title")).unwrap_or(code);
+    Failure { problem: answer.body.clone(), ..Failure::of(code, executed, retry, detail) }
 }
