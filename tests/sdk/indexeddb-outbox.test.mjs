@@ -170,6 +170,40 @@ test("what a session stores is on disk before it leaves, however its outbox does
   assert.deepEqual([server.effects, [...new Set(seen)].sort()], [["5"], ["rows readonly strict", "rows readwrite strict"]]);
 });
 
+test("who waits in another tab for what its maker took back and made anew under its id is not told the answer to that, though a third tab waits for it", LIMIT, async (t) => {
+  const { server, name, tab } = world(t);
+  // The other looks at the row only once all that has happened.
+  const [own, other, third] = [await tab(), await tab({ retryIntervalMs: 3_000 }), await tab()];
+  for (const each of [own, other, third]) await each.open();
+  const call = (tab, body) =>
+    tab.evaluate((body) => {
+      window.giving = new AbortController();
+      semel.fetch("/accounts/a/deposit", { method: "POST", body, id: "x", signal: giving.signal }).then(({ status }) => answers.push(status), ({ code }) => answers.push(code));
+    }, body);
+  const join = async (tab, body) => {
+    await tab.evaluate((name) => lab.watch(name), name);
+    await call(tab, body);
+    // That finds the row, and that marks it as shared.
+    await until(() => tab.evaluate(() => lab.seen().filter((each) => each.includes("readwrite")).length > 1), "it has joined");
+  };
+  // Without the clock nothing leaves.
+  server.each = lost;
+  await call(own, "5");
+  await until(async () => (await rows(own, name)).length === 1, "it is stored");
+  await join(other, "5");
+  await own.evaluate(() => giving.abort());
+  await until(async () => (await answers(own)).length === 1, "it is taken back");
+  await call(own, "7");
+  await until(async () => (await rows(own, name)).length === 1, "it is made anew");
+  await join(third, "7");
+  server.each = (_, serve) => serve();
+  for (const [each, told] of [[own, ["cancelled", 200]], [third, [200]], [other, ["outcome-lost"]]]) {
+    await until(async () => (await answers(each)).length === told.length, "it is told");
+    assert.deepEqual(await answers(each), told);
+  }
+  assert.deepEqual([...new Set(server.attempts.map(({ id, body }) => [id, body].join()))], ["x,7"]);
+});
+
 test("a page that thaws goes on at once, though its document alone is told", LIMIT, async (t) => {
   const { server, tab } = world(t);
   const own = await tab({ retryIntervalMs: 3_600_000 });

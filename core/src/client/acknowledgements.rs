@@ -19,7 +19,7 @@ const POSTED_IDS_MAX: usize = 256;
 /// Of a row, and of the use of its id: one that is used again has a later `until`.
 pub(super) fn mark(row: &str, until_ms: i64) -> u64 {
     // The lowest bit stays set.
-    hash(row) ^ (until_ms as u64) << 1
+    hash(row.as_bytes()) ^ (until_ms as u64) << 1
 }
 
 /// One id that waits.

@@ -84,8 +84,10 @@ impl Lane {
 }
 
 /// FNV-1a, and never 0, which stands for nothing.
-pub(super) fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) | 1
+#[inline(never)]
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let bytes = bytes.iter();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) | 1
 }
 
 /// Hashes that were seen: to find one takes as long however many there are. By hand: the standard library's table is as large as all that is done with it.
@@ -189,6 +191,11 @@ impl Request {
         !self.is_watched() || !self.entry.owner.is_empty()
     }
 
+    /// Whether a row may be that of what is waited for, and not of what was made anew under its id.
+    pub(super) fn may_be(&self, entry: &Entry) -> bool {
+        self.entry.owner.is_empty() || self.entry.draft == entry.draft
+    }
+
     /// Takes it over from its owner, as its row names it.
     pub(super) fn adopt(&mut self, actions: &mut Vec<Action>, ticket: Ticket, by: &str, is_shared: bool) {
         let change = Change::Adopt { by: by.to_owned(), from: self.entry.owner.clone(), is_shared };
@@ -224,8 +231,8 @@ impl Request {
     /// Those that must come before it are of the same lane.
     pub(super) fn lane(&self) -> Lane {
         let draft = &self.entry.draft;
-        let asked = hash(draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target)));
-        Lane(self.key.as_deref().map_or(asked, hash), asked)
+        let asked = hash(draft.key.as_deref().unwrap_or_else(|| path_of(&draft.target)).as_bytes());
+        Lane(self.key.as_ref().map_or(asked, |key| hash(key.as_bytes())), asked)
     }
 
     /// Whether it waits for those before it in its lane. One that is given up waits for none.

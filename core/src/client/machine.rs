@@ -8,13 +8,14 @@ use super::acknowledgements::{Acknowledgements, Done, mark};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
-use super::in_hand::{Request, Seen, Stage};
+use super::in_hand::{Request, Seen, Stage, hash};
 use super::numbered::Numbered;
 use super::request::Aim;
-use super::row::{Change, Draft, Entry, Row, Unreadable};
+use super::row::{Change, Changed, Draft, Entry, Row, Unreadable};
 use super::verdict::{self, Sent};
 use super::{ACK_RIDE_MS, PENDING_BYTES_MAX, codec};
 use crate::header;
+use crate::text::{decimal, joined};
 use std::rc::Rc;
 
 /// How a client is set up.
@@ -138,21 +139,17 @@ impl Client {
             }
         }
         // The last one first: what comes before one that is taken over is taken too, so that the one can wait for it.
-        let (mut makers, mut taken) = (Vec::new(), Vec::new());
+        let mut taken = Vec::<(&String, &Entry, bool)>::new();
         for (_, (id, entry)) in left.iter().rev() {
             // What is its own, and not in hand, a store has said to be lost, and has: nobody else would see to it as long as this one lives.
             let is_lost = entry.owner == self.settings.owner;
             let has_owner = !is_lost && lives.is_some_and(|lives| lives(&entry.owner));
-            let is_before = entry.place.is_some() && makers.contains(&&entry.maker);
-            if !has_owner && !is_before {
-                makers.push(&entry.maker);
-            }
-            if !has_owner || is_before {
+            if !has_owner || taken.iter().any(|(_, later, _)| later.comes_after(entry)) {
                 taken.push((id, entry, lives.is_none() || has_owner));
             }
         }
         while let Some((id, entry, is_shared)) = taken.pop() {
-            self.adopt(id, entry.clone(), is_shared);
+            self.adopt(now_ms, id, entry.clone(), is_shared);
         }
         self.advance(now_ms);
         Ok(())
@@ -178,7 +175,8 @@ impl Client {
             self.requests.len() >= self.settings.requests_max || bytes > PENDING_BYTES_MAX || self.acks.is_full();
         let key = draft.key.clone().or_else(|| self.guessed_key(&draft.target));
         let (outbox, owner) = (self.settings.outbox.clone(), self.settings.owner.clone());
-        let entry = Entry { draft: Rc::new(draft), outbox, maker: owner.clone(), owner, ..Entry::default() };
+        let maker = joined(&[&owner, " ", &decimal(hash(&draft.laid_out()) as i64)]);
+        let entry = Entry { draft: Rc::new(draft), outbox, maker, owner, ..Entry::default() };
         let ticket = self.insert(id, entry, Stage::Adding);
         // Only a damaged row has such a place that there is none after it.
         self.last_place = self.last_place.saturating_add(1);
@@ -375,11 +373,16 @@ impl Client {
     }
 
     #[inline(never)]
-    fn adopt(&mut self, id: &str, entry: Entry, is_shared: bool) {
-        let watched = self.in_hand(id).map(|(ticket, _)| ticket);
+    fn adopt(&mut self, now_ms: i64, id: &str, entry: Entry, is_shared: bool) {
+        let mut watched = self.in_hand(id).map(|(ticket, own)| (ticket, own.may_be(&entry)));
+        // It was made anew since who waits has looked: that one is gone.
+        if let Some((other, false)) = watched {
+            self.changed(now_ms, other, Some(Changed::Gone));
+            watched = None;
+        }
         let ticket = self.insert(id.to_owned(), entry, Stage::Paused);
         // Who waits for it has waited longer than it is in hand. It may have been given up while its row was being joined.
-        if let Some(watched) = watched.and_then(|watched| self.requests.remove(&watched)) {
+        if let Some(watched) = watched.and_then(|(watched, _)| self.requests.remove(&watched)) {
             self.with(ticket, |request, _| {
                 (request.has_caller, request.gives_up_ms) = (watched.has_caller, watched.gives_up_ms);
                 request.is_cancelling |= watched.is_cancelling;

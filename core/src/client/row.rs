@@ -6,16 +6,18 @@
 //! - A row that was settled never becomes pending again.
 //! - A change that is made twice in a row, since a store could not tell whether it was made, leaves what it leaves once, and tells the same; but of what it has deleted
 //!   it tells that it is gone.
-//! - Who made a row is said by it as long as it is there; to whoever has another's request of that id in hand, it is gone.
+//! - Who made a row, and what that asks for, is said by it as long as it is there; to whoever has another request of that id in hand, it is gone.
 
+use super::bytes::Writer;
 use super::codec;
 use super::failure::Failure;
 use crate::message::{Headers, Response};
 use crate::rules::{Rule, holds};
+use crate::text::cut;
 use std::rc::Rc;
 
 /// A request as the application made it, fixed once.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Eq, Default)]
 pub struct Draft {
     /// The method.
     pub method: String,
@@ -29,6 +31,23 @@ pub struct Draft {
     pub body: Vec<u8>,
 }
 
+/// As they are laid out: that takes less of the module than to compare each part.
+impl PartialEq for Draft {
+    fn eq(&self, other: &Self) -> bool {
+        self.laid_out() == other.laid_out()
+    }
+}
+
+impl Draft {
+    /// In bytes.
+    #[inline(never)]
+    pub(super) fn laid_out(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.draft(self);
+        out.done()
+    }
+}
+
 /// A request that has no definitive answer yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
@@ -36,7 +55,8 @@ pub struct Entry {
     pub draft: Rc<Draft>,
     /// The worker and the identity that it is for: a store may be shared with others.
     pub outbox: String,
-    /// The tab or process that made it.
+    /// The tab or process that made it, and after a space the hash of what it asks for: an id that was taken back may be made anew there. A build before
+    /// has no more than the tab.
     pub maker: String,
     /// The one that sees to it.
     pub owner: String,
@@ -56,7 +76,12 @@ pub struct Entry {
 impl Entry {
     /// Whether its maker may want it to wait for another.
     pub(super) fn comes_after(&self, other: &Self) -> bool {
-        other.place.is_some() && self.place > other.place && self.maker == other.maker
+        other.place.is_some() && self.place > other.place && self.maker.starts_with(other.tab())
+    }
+
+    /// The tab or process that made it.
+    fn tab(&self) -> &str {
+        cut(&self.maker, b' ').map_or(&self.maker, |(tab, _)| tab)
     }
 }
 
@@ -74,7 +99,7 @@ pub enum Answered {
 pub struct Settled {
     /// The worker and the identity that it was for.
     pub outbox: String,
-    /// The tab or process that had made it.
+    /// Who had made it, as [`Entry::maker`] says.
     pub maker: String,
     /// The key at which it is to be acknowledged, percent-encoded; `None` where there is nothing to acknowledge.
     pub key: Option<String>,

@@ -85,11 +85,8 @@ impl Client {
     /// A request of another tab, for whose answer somebody waits here.
     fn watched(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         // What is somebody else's is none of theirs, whatever its id; nor is what its maker has made anew under it.
-        let known = &request.entry;
         let is_own = match &changed {
-            Some(Changed::Pending(entry)) => {
-                entry.outbox == self.settings.outbox && (known.owner.is_empty() || entry.draft == known.draft)
-            }
+            Some(Changed::Pending(entry)) => entry.outbox == self.settings.outbox && request.may_be(entry),
             Some(Changed::Settled(settled)) => settled.outbox == self.settings.outbox,
             _ => true,
         };

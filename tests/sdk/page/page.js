@@ -86,6 +86,8 @@ window.lab = {
     };
   },
 
+  seen: () => seen,
+
   unwatch() {
     IDBDatabase.prototype.transaction = begin;
     return seen;

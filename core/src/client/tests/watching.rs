@@ -305,6 +305,92 @@ fn the_answer_to_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_wh
     assert!(matches!(other.row("x"), Some(Row::Pending(entry)) if entry.draft.body == b"anew"));
 }
 
+/// The first takes back what another waits for, and makes another under its id.
+fn made_anew() -> (Bench, Bench) {
+    let mut first = Bench::ready();
+    first.client.set_offline(first.now_ms, true);
+    let ticket = first.request("x");
+    let mut other = beside(&first);
+    other.request("x");
+    first.give_up(ticket);
+    first.client.request(first.now_ms, "x".into(), draft("anew"), false);
+    first.drive();
+    (first, other)
+}
+
+/// A third tab joins that one, so its answer is kept; and who waited for what was there looks only then.
+#[test]
+fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
+    let (mut first, mut other) = made_anew();
+    let mut third = Bench::with(|settings| settings.owner = "third".into());
+    third.learn_clock();
+    third.rows = first.rows.clone();
+    third.client.request(third.now_ms, "x".into(), draft("anew"), false);
+    third.drive();
+    first.rows = third.rows.clone();
+    first.client.set_offline(first.now_ms, false);
+    first.drive();
+    first.answer(outcome("to what was made anew", first.server_ms()));
+    for bench in [&mut third, &mut other] {
+        bench.rows = first.rows.clone();
+        bench.pass(INTERVAL_MS);
+    }
+    assert_eq!(bodies(&third), ["to what was made anew"]);
+    assert_eq!(bodies(&other), ["outcome-lost"]);
+}
+
+/// Its maker is gone before who waited for what was there has looked: who takes over what is there has waited for none of it.
+#[test]
+fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_who_waited_for_what_was_there() {
+    let (first, mut other) = made_anew();
+    other.rows = first.rows.clone();
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    other.answer(outcome("to what was made anew", other.server_ms()));
+    assert_eq!(bodies(&other), ["outcome-lost", "to what was made anew"]);
+    assert_eq!((other.delivered[0].1, other.delivered[1].1), (Receiver::Caller, Receiver::Recovered));
+}
+
+/// As a build before has made them: who made them is the tab alone, whatever they ask for.
+#[test]
+fn rows_of_a_build_before_are_told_and_what_was_made_anew_there_is_not_while_it_has_no_answer() {
+    let entry = |body: &str| Entry {
+        draft: draft(body).into(),
+        outbox: "outbox".into(),
+        maker: "before".into(),
+        owner: "before".into(),
+        ..Entry::default()
+    };
+    for is_anew in [false, true] {
+        let mut bench = Bench::ready();
+        bench.change("x", &Change::Add(entry("x")));
+        bench.request("x");
+        if is_anew {
+            bench.change("x", &Change::Withdraw);
+            bench.change("x", &Change::Add(entry("anew")));
+        } else {
+            let answered = std::rc::Rc::new(Answered::Outcome(Response::json(200, "done")));
+            bench.change("x", &Change::Settle { by: "before".into(), key: None, answered, at_s: 0 });
+        }
+        bench.pass(INTERVAL_MS);
+        assert_eq!(bodies(&bench), [if is_anew { "outcome-lost" } else { "done" }]);
+    }
+}
+
+/// What a build before reads of a row is who made it, as a text: it is the same while the row is there, whoever settles it.
+#[test]
+fn who_made_a_row_stays_the_same_text_for_a_build_before() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = beside(&first);
+    other.request("x");
+    let Some(Row::Pending(entry)) = other.row("x") else { panic!("it is joined") };
+    answer_in(&mut first, &mut other);
+    let Some(Row::Settled(settled)) = first.row("x") else { panic!("it is kept") };
+    assert_eq!(settled.maker, entry.maker);
+}
+
 /// A store that says it failed and did not.
 #[test]
 fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
