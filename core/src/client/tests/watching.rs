@@ -441,6 +441,27 @@ fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_ha
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
+/// Between its row's being found and joined, its maker takes it back, makes another under its id, and ends.
+#[test]
+fn what_was_made_anew_under_the_id_of_what_is_given_up_is_not() {
+    let (first, _) = made_anew();
+    let mut before = Bench::ready();
+    before.client.set_offline(before.now_ms, true);
+    before.request("x");
+    let mut other = beside(&before);
+    let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
+    other.client.give_up(other.now_ms, ticket);
+    let Some(Action::Change { change, .. }) = other.client.poll() else { panic!("it is added") };
+    let found = other.change("x", &change);
+    other.client.changed(other.now_ms, ticket, Some(found));
+    other.rows = first.rows.clone();
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
+    assert!(matches!(other.row("x"), Some(Row::Pending(Entry { is_cancelling: false, .. }))), "{:?}", other.row("x"));
+    assert_eq!(other.last().request.body, b"anew");
+}
+
 #[test]
 fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() {
     let mut first = Bench::ready();
