@@ -202,6 +202,7 @@ pub const SOMETIMES: &[&str] = &[
     "elsewhere: a resolution waits for what is under way",
     "elsewhere: commits are held back",
     "elsewhere: refused in front of the service",
+    "elsewhere: other times are set",
     "elsewhere: the object ends",
     "elsewhere: the object ends before it answers",
     "elsewhere: the object ends before it sends",

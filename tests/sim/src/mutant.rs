@@ -87,6 +87,10 @@ twins! {
     ServiceForgets = "service-forgets",
     /// Who stands in front of the service refuses as the service would.
     ServiceRefuses = "service-refuses",
+    /// A connection that broke is taken for one that could not be made.
+    BrokenIsUnsent = "broken-is-unsent",
+    /// By which times something was sent is forgotten where others are set.
+    TimesForgotten = "times-forgotten",
     /// An answer of the service is taken for one that was lost.
     AnswerLost = "answer-lost",
     /// Who looks an outcome up writes another.

@@ -88,7 +88,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.batches,
         |plan| &mut plan.together.survives,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 45] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 46] = [
         // First: where a run of the outbox fails, they go in a few tries.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
@@ -110,6 +110,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.remote.again,
         |plan| &mut plan.remote.outages,
         |plan| &mut plan.remote.ends,
+        |plan| &mut plan.remote.deployments,
         |plan| &mut plan.remote.administrations,
         |plan| &mut plan.sessions.holders,
         |plan| &mut plan.sessions.contentions,

@@ -7,7 +7,7 @@
 //! - The object may end between any two statements, and between any two steps. It takes all with it that waits.
 
 use super::asked::{Asked, Dealt, Errand, Route, View};
-use super::options::{HOLD_MS_MAX, Options};
+use super::options::{HOLD_MS_MAX, Options, Times};
 use super::run::{Event, Run};
 use crate::lies;
 use crate::mutant::Twin;
@@ -18,6 +18,7 @@ use semel_core::server::remote::{Call as Sent, Ended, Policy};
 use semel_core::server::router;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
 use semel_support::{KEY, Reply, START_MS, World};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -32,7 +33,11 @@ const RESOLVE_WAIT_MS: i64 = 5_000;
 
 /// The handler: all is executed elsewhere, by the policy that the path names.
 #[derive(Debug)]
-pub struct Routes(Options);
+pub struct Routes {
+    dedup_s: i64,
+    /// By the last deployment.
+    times: Cell<Times>,
+}
 
 impl Handler for Routes {
     const SCHEMA_VERSION: i64 = 0;
@@ -52,10 +57,11 @@ impl Handler for Routes {
     fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let segments = request.path.segments();
         let policy = match segments.as_slice() {
-            ["resend", ..] => Policy::Resend { dedup_s: self.0.dedup_s },
+            ["resend", ..] => Policy::Resend { dedup_s: self.dedup_s },
             ["probe", number, ..] => {
-                let timeout_s = self.0.timeout_ms / 1000;
-                Policy::Probe { path: format!("/made/{number}"), timeout_s, settle_s: self.0.settle_s() }
+                let times = self.times.get();
+                let timeout_s = times.timeout_ms / 1000;
+                Policy::Probe { path: format!("/made/{number}"), timeout_s, settle_s: times.settle_s() }
             }
             _ => Policy::Report,
         };
@@ -98,8 +104,9 @@ pub struct Object {
 impl Object {
     pub fn new(options: &Options) -> Self {
         let config = Config { open: true, retention_s: options.retention_s, ..Config::default() };
+        let routes = Routes { dedup_s: options.dedup_s, times: Cell::new(options.times()) };
         Self {
-            world: World::in_memory(KEY, Routes(options.clone()), config),
+            world: World::in_memory(KEY, routes, config),
             life: 0,
             has_turn: false,
             waiting: VecDeque::new(),
@@ -364,6 +371,26 @@ impl Run {
         object.held.clear();
         object.world.restart();
         object.seen = Rc::new(View::of(&object.world.database));
+    }
+
+    /// The times that are set now.
+    pub(super) fn times(&self) -> Times {
+        self.object.world.handler.times.get()
+    }
+
+    /// The key is deployed anew, with other times: what it has in doubt was sent by those before.
+    pub(super) fn deploy(&mut self) {
+        let times = self.times().others(&mut self.rng);
+        self.oracle.see("elsewhere: other times are set");
+        self.note(|| format!("it is deployed anew, with {times:?}"));
+        self.end_object();
+        self.object.world.handler.times.set(times);
+        if self.is_twin(Twin::TimesForgotten) {
+            self.object
+                .world
+                .database
+                .query("UPDATE semel_records SET executed = NULL WHERE state = 7 AND executed < 0");
+        }
     }
 
     /// An administrator has the key forget.

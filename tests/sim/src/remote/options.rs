@@ -47,6 +47,32 @@ pub struct Options {
     pub interval_ms: i64,
     /// The retention of the key, in s.
     pub retention_s: i64,
+    /// How often it is deployed anew, by which other times are set.
+    pub deployments: usize,
+}
+
+/// How long anything may be under way, in ms.
+const TRANSIT_MS_MIN: i64 = 2_000;
+const TRANSIT_MS_MAX: i64 = 8_000;
+
+/// What each deployment sets: how long the key waits for an answer, and how long a request may be under way until it has its effect, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    pub timeout_ms: i64,
+    pub transit_ms: i64,
+}
+
+impl Times {
+    /// Those of the next deployment.
+    pub fn others(self, rng: &mut Rng) -> Self {
+        let transit_ms = if self.transit_ms == TRANSIT_MS_MAX { TRANSIT_MS_MIN } else { TRANSIT_MS_MAX };
+        Self { timeout_ms: [1_000, 5_000][rng.usize(0..2)], transit_ms }
+    }
+
+    /// So long after it was sent a request has had its effect, or never will, in s: commits may be slow before it leaves.
+    pub fn settle_s(self) -> i64 {
+        (self.transit_ms + HOLD_MS_MAX).div_euclid(1000) + 1
+    }
 }
 
 impl Options {
@@ -73,20 +99,22 @@ impl Options {
             unreachable,
             slow,
             timeout_ms: [1_000, 5_000][rng.usize(0..2)],
-            transit_ms: [2_000, 8_000][rng.usize(0..2)],
+            transit_ms: [TRANSIT_MS_MIN, TRANSIT_MS_MAX][rng.usize(0..2)],
             dedup_s: [5, 20, 60][rng.usize(0..3)],
             interval_ms: [1_000, 3_000][rng.usize(0..2)],
             retention_s: [5, 20, 86_400, 86_400][rng.usize(0..4)],
+            deployments: if rng.u32(0..3) > 0 { 0 } else { rng.usize(1..=3) },
         }
     }
 
-    /// So long after it was sent a request has had its effect, or never will, in s: commits may be slow before it leaves.
-    pub fn settle_s(&self) -> i64 {
-        (self.transit_ms + HOLD_MS_MAX).div_euclid(1000) + 1
+    /// Those that hold until the first deployment.
+    pub fn times(&self) -> Times {
+        Times { timeout_ms: self.timeout_ms, transit_ms: self.transit_ms }
     }
 
     /// For so long the service knows an id, in ms.
     pub fn knows_ms(&self) -> i64 {
-        (self.dedup_s + self.settle_s()) * 1000
+        let transit_ms = if self.deployments > 0 { TRANSIT_MS_MAX } else { self.transit_ms };
+        (self.dedup_s + Times { transit_ms, ..self.times() }.settle_s()) * 1000
     }
 }

@@ -23,6 +23,8 @@ struct Left {
     /// The attempt for which it did.
     attempt: usize,
     decided_ms: i64,
+    /// So long after that it has had its effect, or never will.
+    settle_ms: i64,
 }
 
 /// What is remembered of something that somebody wants.
@@ -56,7 +58,6 @@ struct Story {
 
 /// The one who looks on.
 pub struct Oracle {
-    settle_ms: i64,
     dedup_ms: i64,
     stories: Vec<Story>,
     /// What came about at least once.
@@ -65,8 +66,7 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn new(options: &Options) -> Self {
-        let (settle_ms, dedup_ms) = (options.settle_s() * 1000, options.dedup_s * 1000);
-        Self { settle_ms, dedup_ms, stories: Vec::new(), seen: BTreeSet::new() }
+        Self { dedup_ms: options.dedup_s * 1000, stories: Vec::new(), seen: BTreeSet::new() }
     }
 
     /// Somebody will want something.
@@ -94,13 +94,13 @@ impl Oracle {
         self.seen.insert(what.into());
     }
 
-    /// Something leaves for the service. `decided_ms`: when the engine said so.
+    /// Something leaves for the service. `decided_ms`: when the engine said so; `settle_ms`: so long after that it has had its effect, or never will.
     pub fn left(
         &mut self,
         number: usize,
         asked: &Asked,
         sent: &Sent,
-        (decided_ms, now_ms): (i64, i64),
+        (decided_ms, now_ms, settle_ms): (i64, i64, i64),
         committed: &View,
     ) -> Result<(), Violation> {
         let wish = asked.wish;
@@ -126,14 +126,14 @@ impl Oracle {
             (Route::Report, _) => false,
             (Route::Resend, [first, ..]) => decided_ms < first.decided_ms + self.dedup_ms,
             (Route::Probe, [.., last]) => {
-                story.absent_ms.is_some_and(|absent_ms| absent_ms >= last.decided_ms + self.settle_ms)
+                story.absent_ms.is_some_and(|absent_ms| absent_ms >= last.decided_ms + last.settle_ms)
             }
         };
         if !may_leave {
             return violation("again", format!("{wish}, by {route}, leaves once more at {now_ms} ms: {story:?}"));
         }
         let nth = if story.left.is_empty() { "leaves" } else { "leaves again" };
-        story.left.push(Left { number, attempt: asked.number, decided_ms });
+        story.left.push(Left { number, attempt: asked.number, decided_ms, settle_ms });
         self.see(format!("elsewhere, {route}: {nth}"));
         Ok(())
     }

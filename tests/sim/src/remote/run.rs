@@ -46,6 +46,8 @@ pub(super) enum Event {
     Outage,
     /// The object ends.
     End,
+    /// It is deployed anew.
+    Deploy,
     Calm,
 }
 
@@ -116,6 +118,7 @@ impl Run {
             (options.administrations, busy_ms * 2, Event::Administer),
             (options.outages, busy_ms * 2, |_| Event::Outage),
             (options.ends, busy_ms * 2, |_| Event::End),
+            (options.deployments, busy_ms * 2, |_| Event::Deploy),
         ];
         for (count, most_ms, event) in others {
             for n in 0..count {
@@ -173,6 +176,7 @@ impl Run {
                 self.note(|| "the object ends".to_owned());
                 self.end_object();
             }
+            Event::Deploy => self.deploy(),
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
                 self.is_calm = true;

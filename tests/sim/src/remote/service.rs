@@ -56,7 +56,8 @@ impl Run {
         let (number, life, soon_ms) = (self.service.sent, self.object.life, self.now_ms + WAY_MS_MAX);
         let is_gone = self.service.gone_until_ms > self.now_ms;
         let late = Event::Ended(life, number, Ended::Unknown("no answer in time".to_owned()));
-        self.push(self.now_ms + self.plan.remote.timeout_ms, late);
+        let times = self.times();
+        self.push(self.now_ms + times.timeout_ms, late);
         let Flight { asked, sent, decided_ms, .. } = &flight;
         let (asked, sent, decided_ms) = (asked.clone(), sent.clone(), *decided_ms);
         self.object.flights.insert(number, flight);
@@ -66,13 +67,14 @@ impl Run {
             return Ok(());
         }
         self.note(|| format!("{number}: {sent:?} for {} leaves", asked.wish));
-        self.oracle.left(number, &asked, &sent, (decided_ms, self.now_ms), &self.object.durable)?;
+        let settle_ms = times.settle_s() * 1000;
+        self.oracle.left(number, &asked, &sent, (decided_ms, self.now_ms, settle_ms), &self.object.durable)?;
         if is_gone || self.happens_often(self.plan.remote.lose) {
             self.note(|| format!("{number}: is lost"));
             self.cut(number, life);
             return Ok(());
         }
-        let ends_ms = self.now_ms + self.plan.remote.transit_ms;
+        let ends_ms = self.now_ms + times.transit_ms;
         let at_ms = self.some_time(ends_ms);
         self.service.messages.insert(number, Message { asked, sent, ends_ms, life });
         self.push(at_ms, Event::Reached(number));
@@ -89,7 +91,10 @@ impl Run {
     /// A broken connection is told, a message that vanishes is not.
     fn cut(&mut self, number: usize, life: u32) {
         if self.rng.bool() {
-            self.later(WAY_MS_MAX, Event::Ended(life, number, Ended::Unknown("the connection was lost".to_owned())));
+            let reason = "the connection was lost".to_owned();
+            let is_taken = self.is_twin(Twin::BrokenIsUnsent);
+            let ended = if is_taken { Ended::Unreachable(reason) } else { Ended::Unknown(reason) };
+            self.later(WAY_MS_MAX, Event::Ended(life, number, ended));
         }
     }
 
