@@ -126,10 +126,10 @@ impl Turn<'_> {
     ) -> Result<Answer, SqlError> {
         let now_ms = self.instant.now_ms;
         let (times, first_ms, known_until_ms) = match identified.found.as_ref().map(|found| &found.state) {
-            Some(State::Dispatched { times, first_ms, finds: Finds::Until(until_ms), .. }) => {
-                (*times, *first_ms, *until_ms)
+            Some(State::Dispatched { times, first_ms, finds, .. }) => {
+                let until_ms = if let Finds::Until(until_ms) = finds { *until_ms } else { i64::MAX };
+                (*times, *first_ms, until_ms)
             }
-            Some(State::Dispatched { times, first_ms, .. }) => (*times, *first_ms, i64::MAX),
             _ => (0, now_ms, i64::MAX),
         };
         let times = times.saturating_add(1);
@@ -202,17 +202,16 @@ impl Turn<'_> {
         identified: &Identified<'_>,
         problem: Problem,
     ) -> Result<Answer, SqlError> {
-        self.still_in_doubt_since(loaded, identified, problem, (i64::MIN, 0))
+        self.still_in_doubt_since(loaded, identified, problem, i64::MIN)
     }
 
-    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late. It has
-    /// had its effect `settle_s` after that, or never will.
+    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late.
     pub(super) fn still_in_doubt_since(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         problem: Problem,
-        (sent_ms, settle_s): (i64, i64),
+        sent_ms: i64,
     ) -> Result<Answer, SqlError> {
         let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
         let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
@@ -226,7 +225,7 @@ impl Turn<'_> {
             let seen = seen.get_or_insert_with(|| found.clone());
             seen.at_ms = sent_ms;
             if let State::Dispatched { finds: Finds::Asked(proves_ms), .. } = &mut seen.state {
-                *proves_ms = after_s(sent_ms, settle_s).max(*proves_ms);
+                *proves_ms = proves_ms.saturating_add(sent_ms.saturating_sub(found.at_ms));
             }
         }
         let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };

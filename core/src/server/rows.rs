@@ -252,11 +252,11 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
     Ok(())
 }
 
-/// What an attempt finds out by, as a number: an instant until then; less than 0 the one before which nothing is proven.
+/// What an attempt finds out by, as a number: an instant until then; less than 0 the one before which nothing is proven. All are after 1970.
 fn finds_number(finds: Finds) -> i64 {
     match finds {
-        Finds::Until(until_ms) => until_ms.max(0),
-        Finds::Asked(proves_ms) => -proves_ms.max(1),
+        Finds::Until(until_ms) => until_ms,
+        Finds::Asked(proves_ms) => proves_ms.wrapping_neg(),
     }
 }
 
@@ -419,7 +419,7 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
             first_ms: is_started.as_integer()?,
             // Of one that was told the worst, versions before this wrote a 2: an instant that has passed; and of one that is asked for nothing.
             finds: match optional(&executed)?.unwrap_or(-1) {
-                proves_ms @ ..0 => Finds::Asked(proves_ms.saturating_neg()),
+                proves_ms @ ..0 => Finds::Asked(proves_ms.wrapping_neg()),
                 until_ms => Finds::Until(until_ms),
             },
         },

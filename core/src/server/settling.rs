@@ -129,11 +129,11 @@ impl Turn<'_> {
             ),
         };
         // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
-        let since = match policy {
-            Policy::Probe { timeout_s, settle_s, .. } => (after_s(self.instant.now_ms, -timeout_s), settle_s),
-            Policy::Report | Policy::Resend { .. } => (i64::MIN, 0),
+        let sent_ms = match policy {
+            Policy::Probe { timeout_s, .. } => after_s(self.instant.now_ms, -timeout_s),
+            Policy::Report | Policy::Resend { .. } => i64::MIN,
         };
-        let answer = self.still_in_doubt_since(loaded, identified, problem, since)?;
+        let answer = self.still_in_doubt_since(loaded, identified, problem, sent_ms)?;
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 
