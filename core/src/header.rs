@@ -141,7 +141,7 @@ pub fn checked_first_sent(first_sent_s: i64, now_ms: i64) -> Result<i64, Invalid
     if !(0..=INSTANT_MAX / 1000).contains(&first_sent_s) {
         return Err(Invalid::new("first-sent: out of range"));
     }
-    if first_sent_s.saturating_mul(1000) > now_ms.saturating_add(AHEAD_MS_MAX) {
+    if first_sent_s * 1000 > now_ms.saturating_add(AHEAD_MS_MAX) {
         return Err(Invalid::new("first-sent: more than 120 s ahead of the server's clock (Semel-Now)"));
     }
     Ok(first_sent_s)

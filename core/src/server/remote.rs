@@ -17,6 +17,7 @@ use super::execution::not_granted;
 use super::handler::{Failure, Handler};
 use super::packed::Bundle;
 use super::record::{Finds, Record, State};
+use super::retention::after_s;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
 use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
@@ -320,11 +321,6 @@ impl Turn<'_> {
 
 fn undispatched() -> SqlError {
     SqlError("a decision to doubt what was not dispatched".to_owned())
-}
-
-/// The instant so many seconds later, in Unix ms.
-pub(super) fn after_s(from_ms: i64, seconds: i64) -> i64 {
-    from_ms.saturating_add(seconds.saturating_mul(1000))
 }
 
 /// Whether an attempt of what was dispatched finds out what became of it.

@@ -243,9 +243,15 @@ fn since_ms(record: &Record) -> i64 {
     if matches!(record.state, State::Dispatched { .. }) { i64::MAX } else { record.at_ms }
 }
 
+/// The instant so many seconds later, in Unix ms. To multiply within bounds takes some code: once in the bundle is enough.
+#[inline(never)]
+pub(super) fn after_s(from_ms: i64, seconds: i64) -> i64 {
+    from_ms.saturating_add(seconds.saturating_mul(1000))
+}
+
 /// When the fence has passed a second, where retention alone moves it.
 fn passes_ms(instant_s: i64, retention_s: i64) -> i64 {
-    instant_s.saturating_add(retention_s).saturating_add(1).saturating_mul(1000)
+    after_s(0, instant_s.saturating_add(retention_s).saturating_add(1))
 }
 
 /// When [`fate`] first changes a record, where retention alone moves the fence.

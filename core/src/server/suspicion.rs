@@ -89,8 +89,9 @@ fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64, now_ms: i64) ->
     first_sent_s.is_some_and(|first_sent_s| !may_be_before(first_sent_s, started_ms, now_ms))
 }
 
+/// Of an instant of 15 digits at most.
 fn may_be_before(first_sent_s: i64, started_ms: i64, now_ms: i64) -> bool {
-    let first_sent_ms = first_sent_s.saturating_mul(1000);
+    let first_sent_ms = first_sent_s * 1000;
     first_sent_ms < started_ms.saturating_sub(EARLIER_MS) || first_sent_ms > now_ms.saturating_add(EARLIER_MS)
 }
 

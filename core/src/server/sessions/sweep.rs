@@ -11,7 +11,7 @@
 use super::rows::{self, unreadable};
 use crate::rules::{Rule, holds};
 use crate::server::decision::Instant;
-use crate::server::retention::SWEEP_INTERVAL_MS;
+use crate::server::retention::{SWEEP_INTERVAL_MS, after_s};
 use crate::server::schema::Meta;
 use crate::server::sql::{Sql, SqlError, Value};
 use crate::server::totals::{SessionTotals, Totals};
@@ -185,5 +185,5 @@ fn close(sql: &dyn Sql, session: i64, closed: (i64, i64), used_ms: i64) -> Resul
 
 /// When a session that was used then is idle for the retention.
 fn idle_ms(used_ms: i64, retention_s: i64) -> i64 {
-    used_ms.saturating_add(retention_s.saturating_mul(1000))
+    after_s(used_ms, retention_s)
 }
