@@ -171,6 +171,7 @@ impl Server {
         let keyed = self.keys.get_mut(key)?;
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
         keyed.world.forget(before_s).ok()?;
+        keyed.tell();
         let before = keyed.seen.clone();
         keyed.forgotten_s = keyed.forgotten_s.max(before_s);
         keyed.look();
@@ -209,7 +210,6 @@ impl Server {
         let wall_ms = keyed.world.wall_ms;
         keyed.starts += u32::from(keyed.started_ms.is_none());
         keyed.started_ms.get_or_insert(wall_ms);
-        keyed.told_ms = keyed.told_ms.max(wall_ms);
         keyed.world.handler.troubles.borrow_mut().append(&mut self.troubles);
         let seen = keyed.seen.clone();
         (keyed, seen)
@@ -224,6 +224,7 @@ impl Server {
         (call, principal): (Call, &str),
     ) -> Dealt {
         let (mut keyed, before) = self.begin(key, at_ms);
+        keyed.tell();
         let asked = vec![Asked::of_message(message)];
         let is_suspect = keyed.is_suspect(call.method(), call.url().0, &call.headers());
         let has_released = self.settle(&keyed, &asked, is_suspect);
@@ -284,7 +285,11 @@ impl Server {
         };
         let has_released = self.settle(&keyed, &asked, suspects.contains(&true));
         let (answered, was_alone) = match batch {
-            Ok(batch) => self.run_batch(rng, &mut keyed, (batch, &suspects), (asker, &elements), &asked),
+            Ok(batch) => {
+                keyed.tell();
+                self.run_batch(rng, &mut keyed, (batch, &suspects), (asker, &elements), &asked)
+            }
+            // The engine is not asked, and its clock stays where it is.
             Err(problem) => {
                 let answer = Answer::problem(&problem).stamped(wall_ms, None);
                 (Some(Err(Reply::checked(answer))), false)
@@ -470,6 +475,11 @@ impl Keyed {
         let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
         suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
             && !self.world.has_outcome(headers)
+    }
+
+    /// Its engine is asked, and takes the clock of its machine where that is later.
+    fn tell(&mut self) {
+        self.told_ms = self.told_ms.max(self.world.wall_ms);
     }
 
     /// Its object has died: the next one has the clock of its machine, and of what was committed.
