@@ -75,7 +75,10 @@ impl Oracle {
         self.effects.insert(key.to_owned(), 0);
         self.history.is_no_longer_promised(key);
         self.unprotect(key, at_ms, |_| true);
-        for ((at, _), story) in &mut self.ids {
+        for ((at, id), story) in &mut self.ids {
+            if at == key && !after.rows.contains_key(id) {
+                story.former = story.effects_ms.len();
+            }
             if at == key && story.first_sent_s.is_none() {
                 // It counts as new.
                 (story.never_ran_ms, story.first_seen_ms, story.kept_ms) = (None, None, None);

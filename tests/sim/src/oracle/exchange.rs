@@ -243,14 +243,16 @@ impl Oracle {
     fn check_said(&mut self, key: &str, target: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
         let message = &exchange.letter.message;
         let retention_ms = self.retention_ms_min();
+        let is_used_again = self.is_used_again(target);
         let story = self.ids.entry((key.to_owned(), target.to_owned())).or_default();
+        // Of an id that was used again, what is said is of the request that was made anew, once what was before has left.
+        let former = if is_used_again { story.former } else { 0 };
         // An attempt that does not say when it was first sent may come too late to be known, whatever those before it said: after the
         // last instant, say, of which its acknowledgement spoke.
         let is_fenced = story.first_sent_s.is_some() && !(message.is_deposit() && message.first_sent_s().is_none());
         let until_ms = story.kept_ms.filter(|_| !story.is_unbounded).map(|_| story.until_ms);
         let free_ms = [story.free_ms, until_ms].into_iter().flatten().min().unwrap_or(i64::MAX);
-        let ran_lately = story
-            .effects_ms
+        let ran_lately = story.effects_ms[former..]
             .last()
             .is_some_and(|ran_ms| is_fenced || said.now_ms < (ran_ms + retention_ms).min(free_ms));
         let body = exchange.reply.body();

@@ -69,6 +69,10 @@ struct IdStory {
     free_ms: Option<i64>,
     /// Until when it is kept at least, from its acknowledgement.
     kept_ms: Option<i64>,
+    /// How many of its effects there were when it was last acknowledged.
+    acked: usize,
+    /// How many of its effects are of what has left its key, in its time: if the id is used again, they are another request's.
+    former: usize,
     /// The latest deadline of what the SDK has sent, whether it arrived or not.
     sent_ms: i64,
     /// Until when attempts may arrive, as far as was said.

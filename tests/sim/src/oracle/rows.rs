@@ -76,6 +76,7 @@ impl Oracle {
         let latest_ms = now_ms + 2 * retention_ms + AHEAD_MS;
         let story = self.id(key, id);
         story.kept_ms.get_or_insert(now_ms + retention_ms);
+        story.acked = story.effects_ms.len();
         story.is_unbounded |= until_ms.is_none();
         story.until_ms = story.until_ms.max(until_ms.unwrap_or(0).min(latest_ms));
     }
@@ -92,13 +93,15 @@ impl Oracle {
         let fence_s = exchange.after.fence_s;
         let first_sent_s = row.first_sent_s;
         let is_passed = first_sent_s.unwrap_or(0).max(row.at_ms.div_euclid(1000)) < fence_s;
+        let is_used_again = self.is_used_again(id);
         let story = self.id(key, id);
         if first_sent_s.is_none() || is_passed {
             // What still comes counts as new, for the handler as well, or is refused.
             story.panics = 0;
         }
         // What is acknowledged may leave at once. What expires was not; an acknowledgement is of a row before it, whose id was new again.
-        let state = if story.kept_ms.is_some() && row.state != "expired" { "acknowledged" } else { row.state };
+        let is_acked = story.kept_ms.is_some() && story.acked == story.effects_ms.len() && row.state != "expired";
+        let state = if is_acked { "acknowledged" } else { row.state };
         let is_right = match state {
             "suspect" => is_passed || exchange.letter.message.own_id().as_deref() == Some(id),
             "cancelled" if first_sent_s.is_none() => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
@@ -111,7 +114,9 @@ impl Oracle {
                 // A packed row has no first-sent of its own, but all that was sent of it had one.
                 let told_s = first_sent_s.or(story.first_sent_s);
                 let is_refused = told_s.is_some_and(|told_s| told_s < fence_s);
-                story.until_ms + GRACE_MS <= now_ms && (story.sent_ms < now_ms || is_refused)
+                // Those of an id that was used again may, for longer than was said when it was acknowledged.
+                let is_over = story.sent_ms < now_ms || is_refused || is_used_again;
+                story.until_ms + GRACE_MS <= now_ms && is_over
             }
             "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
             _ => first_sent_s.is_some() && is_passed,
@@ -120,8 +125,8 @@ impl Oracle {
             // What was said of the one that left says nothing of the new one.
             (story.until_ms, story.is_unbounded) = (0, false);
         }
-        // Attempts of an id that was used again may be sent for longer than was said when it was acknowledged.
-        if is_right || self.is_used_again(id) {
+        if is_right {
+            story.former = story.effects_ms.len();
             return Ok(());
         }
         violation("left", format!("{id} left too early: {row:?}"))
