@@ -77,7 +77,7 @@ impl Oracle {
         self.unprotect(key, at_ms, |_| true);
         for ((at, id), story) in &mut self.ids {
             if at == key && !after.rows.contains_key(id) {
-                story.former = story.effects_ms.len();
+                story.has_left = true;
             }
             if at == key && story.first_sent_s.is_none() {
                 // It counts as new.

@@ -61,7 +61,12 @@ impl Oracle {
             _ => message.target_id(),
         };
         if let Some(target) = &target {
+            // What leaves with this message has answered it.
+            let is_new = self.is_used_again(target) && exchange.before.state_of(target) == "none";
             let id = self.id(&key, target);
+            if is_new && id.has_left {
+                id.begin_anew();
+            }
             id.first_seen_ms.get_or_insert(said.now_ms);
             id.first_sent_s = id.first_sent_s.or(first_sent_s);
             let is_strange = exchange.before.rows.get(target).is_some_and(|row| {
@@ -191,15 +196,14 @@ impl Oracle {
             return violation(kind, format!("{id} ran though its key knew it as {state}"));
         }
         let retention_ms = self.retention_ms_min();
-        let is_used_again = self.is_used_again(id);
         let story = self.id(key, id);
         let is_fenced = story.first_sent_s.is_some();
         let kept_ms = match story.kept_ms {
             Some(kept_ms) => kept_ms,
-            None => story.effects_ms.last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
+            None => story.effects().last().map_or(0, |ran_ms| ran_ms + 2 * retention_ms),
         };
         let kept_ms = kept_ms.min(story.free_ms.unwrap_or(i64::MAX));
-        if !story.effects_ms.is_empty() && (is_fenced || *at_ms < kept_ms) && !is_used_again {
+        if !story.effects().is_empty() && (is_fenced || *at_ms < kept_ms) {
             return violation("twice", format!("{id} ran again"));
         }
         if let (Some(first_ms), Some(never_ms)) = (story.first_seen_ms, story.never_ran_ms) {
@@ -243,16 +247,14 @@ impl Oracle {
     fn check_said(&mut self, key: &str, target: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
         let message = &exchange.letter.message;
         let retention_ms = self.retention_ms_min();
-        let is_used_again = self.is_used_again(target);
         let story = self.ids.entry((key.to_owned(), target.to_owned())).or_default();
-        // Of an id that was used again, what is said is of the request that was made anew, once what was before has left.
-        let former = if is_used_again { story.former } else { 0 };
         // An attempt that does not say when it was first sent may come too late to be known, whatever those before it said: after the
         // last instant, say, of which its acknowledgement spoke.
         let is_fenced = story.first_sent_s.is_some() && !(message.is_deposit() && message.first_sent_s().is_none());
         let until_ms = story.kept_ms.filter(|_| !story.is_unbounded).map(|_| story.until_ms);
         let free_ms = [story.free_ms, until_ms].into_iter().flatten().min().unwrap_or(i64::MAX);
-        let ran_lately = story.effects_ms[former..]
+        let ran_lately = story
+            .effects()
             .last()
             .is_some_and(|ran_ms| is_fenced || said.now_ms < (ran_ms + retention_ms).min(free_ms));
         let body = exchange.reply.body();
@@ -272,7 +274,7 @@ impl Oracle {
         // A cancellation runs nothing of the application's, whatever its own id is.
         let is_itself = message.own_id().as_deref() == Some(target) || target.starts_with("cancel-");
         let is_application = message.control().is_none() || !is_itself;
-        if said.is_yes && story.effects_ms.is_empty() && is_application {
+        if said.is_yes && story.effects().is_empty() && is_application {
             return violation("lie", format!("{target} never ran, and its key says {}", said.code));
         }
         if is_cancelled {

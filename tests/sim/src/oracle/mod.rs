@@ -71,14 +71,31 @@ struct IdStory {
     kept_ms: Option<i64>,
     /// How many of its effects there were when it was last acknowledged.
     acked: usize,
-    /// How many of its effects are of what has left its key, in its time: if the id is used again, they are another request's.
+    /// How many of its effects are of a request before it, that had the same id.
     former: usize,
+    /// Whether its key has let go of it, in its time: if the id is used again, it is another request's.
+    has_left: bool,
     /// The latest deadline of what the SDK has sent, whether it arrived or not.
     sent_ms: i64,
     /// Until when attempts may arrive, as far as was said.
     until_ms: i64,
     /// Whether attempts may arrive for longer than was said.
     is_unbounded: bool,
+}
+
+impl IdStory {
+    /// The effects of the request that has the id now.
+    fn effects(&self) -> &[i64] {
+        &self.effects_ms[self.former..]
+    }
+
+    /// The id is another request's from now on: what was said and promised of the one before says nothing of it.
+    fn begin_anew(&mut self) {
+        self.former = self.effects_ms.len();
+        (self.first_seen_ms, self.first_sent_s, self.never_ran_ms) = (None, None, None);
+        (self.kept_ms, self.free_ms) = (None, None);
+        (self.until_ms, self.is_unbounded, self.panics, self.has_left) = (0, false, 0, false);
+    }
 }
 
 /// What a caller got.

@@ -116,7 +116,9 @@ impl Oracle {
                 let is_refused = told_s.is_some_and(|told_s| told_s < fence_s);
                 // Those of an id that was used again may, for longer than was said when it was acknowledged.
                 let is_over = story.sent_ms < now_ms || is_refused || is_used_again;
-                story.until_ms + GRACE_MS <= now_ms && is_over
+                // What had a row that outlived them, and is packed below it, lapses by itself where the row went with all of its key.
+                let is_left_over = is_used_again && row.is_packed && is_refused && row.has_lapsed(now_ms);
+                story.until_ms + GRACE_MS <= now_ms && is_over || is_left_over
             }
             "expired" => row.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms),
             _ => first_sent_s.is_some() && is_passed,
@@ -126,7 +128,7 @@ impl Oracle {
             (story.until_ms, story.is_unbounded) = (0, false);
         }
         if is_right {
-            story.former = story.effects_ms.len();
+            story.has_left |= state != "suspect" || is_passed;
             return Ok(());
         }
         violation("left", format!("{id} left too early: {row:?}"))
