@@ -175,9 +175,10 @@ impl Tables {
                 }
             }
             Ok(written)
-        } else if starts(
-            "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed)",
-        ) {
+        } else if statement
+            == "UPDATE semel_records SET first_sent_s = ?2, deadline_ms = ?3, lapses_ms = ?4, executed = coalesce(?5, executed), \
+                at_ms = ?6 WHERE id = ?1 RETURNING 1"
+        {
             let Some(Stored(row)) = self.records.get_mut(&text(arguments, 0)?) else { return Ok(Vec::new()) };
             for (column, value) in
                 [column::FIRST_SENT_S, column::DEADLINE_MS, column::LAPSES_MS].into_iter().zip(&arguments[1..])
@@ -187,6 +188,7 @@ impl Tables {
             if arguments[4] != Value::Null {
                 row[column::EXECUTED] = arguments[4].clone();
             }
+            row[column::AT_MS] = arguments[5].clone();
             Ok(vec![vec![1.into()]])
         } else if starts("DELETE FROM semel_records WHERE id = ?1") {
             self.records.remove(&text(arguments, 0)?);
