@@ -79,7 +79,7 @@ impl Entry {
         other.place.is_some() && self.place > other.place && self.maker.starts_with(other.tab())
     }
 
-    /// The tab or process that made it.
+    /// The tab or process that made it: an id as those of requests, so that none is the beginning of another.
     fn tab(&self) -> &str {
         cut(&self.maker, b' ').map_or(&self.maker, |(tab, _)| tab)
     }
