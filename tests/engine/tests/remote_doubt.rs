@@ -3,8 +3,10 @@
 use semel_core::message::{Headers, Response};
 use semel_core::server::chores::TOTALS_ROWS_MIN;
 use semel_core::server::remote::{Call as Sent, Ended, Policy};
-use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend};
-use semel_support::{START_MS, START_S, acknowledge, look_up, post};
+use semel_support::elsewhere::{
+    Elsewhere, answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend,
+};
+use semel_support::{Call, START_MS, START_S, World, acknowledge, look_up, post};
 
 #[test]
 fn what_has_no_answer_stays_in_doubt_until_it_is_resolved() {
@@ -263,16 +265,9 @@ fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_t
         }
         *world.handler.policy.borrow_mut() = probe_of(after.0, after.1);
         world.restart();
-        world.pass_ms((needs_s - lasted_s.unwrap_or(0)) * 1000 - 1);
-        world.send(&call);
-        let early = world.take_call().expect("a probe");
-        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
-        assert_eq!(world.take_call(), None, "{before:?}, then {after:?}");
-        world.pass_ms(1);
-        world.send(&call);
-        let late = world.take_call().expect("a probe");
-        world.settle(&call, &late, answered(404, ""));
-        assert_eq!(world.take_call(), Some(Sent::Dispatch { times: 2 }), "{before:?}, then {after:?}");
+        let needs_ms = (needs_s - lasted_s.unwrap_or(0)) * 1000;
+        let again = sent_again_after(&mut world, &call, needs_ms, &format!("{before:?}, then {after:?}"));
+        assert_eq!(again, Sent::Dispatch { times: 2 });
         // What is sent from then on is by what is set then.
         world.restart();
         world.pass_ms(after.1 * 1000);
@@ -326,6 +321,21 @@ fn that_nothing_is_found_proves_nothing_too_early() {
     assert_eq!((outcome.status(), outcome.only("semel-status")), (201, "executed"));
 }
 
+/// Has a `404` prove nothing until so long has passed, and then that nothing is there; what is sent for that.
+#[track_caller]
+fn sent_again_after(world: &mut World<Elsewhere>, call: &Call, needs_ms: i64, of: &str) -> Sent {
+    world.pass_ms(needs_ms - 1);
+    world.send(call);
+    let early = world.take_call().expect("a probe");
+    world.settle(call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!(world.take_call(), None, "it may have its effect yet: {of}");
+    world.pass_ms(1);
+    world.send(call);
+    let late = world.take_call().expect("a probe");
+    world.settle(call, &late, answered(404, ""));
+    world.take_call().unwrap_or_else(|| panic!("it is proven that nothing is there, so it is sent: {of}"))
+}
+
 /// It counts from the last time on, not the first.
 #[test]
 fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
@@ -334,16 +344,7 @@ fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
     let mut sent = dispatched(&mut world, &call, 1);
     for times in [2, 3] {
         world.settle(&call, &sent, lost());
-        world.pass_ms(29_999);
-        world.send(&call);
-        let early = world.take_call().expect("a probe");
-        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
-        assert_eq!(world.take_call(), None, "it may have its effect yet");
-        world.pass_ms(1);
-        world.send(&call);
-        let late = world.take_call().expect("a probe");
-        world.settle(&call, &late, answered(404, ""));
-        sent = world.take_call().expect("it is proven that nothing is there, so it is sent");
+        sent = sent_again_after(&mut world, &call, 30_000, "it was sent");
         assert_eq!(sent, Sent::Dispatch { times });
     }
 }
@@ -359,16 +360,8 @@ fn that_nothing_is_found_proves_nothing_soon_after_a_call_that_lasted_for_too_lo
         world.settle(&call, &first, lost()).is_problem(503, "unavailable", "unknown", "same-id");
         // What was known of it outlives the object.
         world.restart();
-        world.pass_ms(needs_ms - 1);
-        world.send(&call);
-        let early = world.take_call().expect("a probe");
-        world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
-        assert_eq!(world.take_call(), None, "it may have its effect yet, after {lasted_s} s");
-        world.pass_ms(1);
-        world.send(&call);
-        let late = world.take_call().expect("a probe");
-        world.settle(&call, &late, answered(404, ""));
-        assert_eq!(world.take_call(), Some(Sent::Dispatch { times: 2 }), "after {lasted_s} s");
+        let again = sent_again_after(&mut world, &call, needs_ms, &format!("after {lasted_s} s"));
+        assert_eq!(again, Sent::Dispatch { times: 2 });
     }
 }
 

@@ -51,9 +51,7 @@ fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
     first.request("x");
     let mut other = beside(&first);
     watch(&mut other, "x");
-    let rows: Vec<_> = other.rows.clone().into_iter().collect();
-    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
-    other.drive();
+    all_gone(&mut other);
     assert_eq!(other.last().headers.get("idempotency-key"), Some("\"x\""));
     other.answer(outcome("done", other.server_ms()));
     assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
@@ -344,9 +342,7 @@ fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_
 fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_who_waited_for_what_was_there() {
     let (first, mut other) = made_anew();
     other.rows = first.rows.clone();
-    let rows: Vec<_> = other.rows.clone().into_iter().collect();
-    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
-    other.drive();
+    all_gone(&mut other);
     other.answer(outcome("to what was made anew", other.server_ms()));
     assert_eq!(bodies(&other), ["outcome-lost", "to what was made anew"]);
     assert_eq!((other.delivered[0].1, other.delivered[1].1), (Receiver::Caller, Receiver::Recovered));
@@ -424,20 +420,31 @@ fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
-/// It is another tab's, as the row says; that tab ends before its row was joined.
-#[test]
-fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_has_gone() {
-    let mut first = Bench::ready();
-    first.request("x");
-    let mut other = beside(&first);
+/// A tab that gives up what it finds to be another's, and has not joined its row yet.
+fn given_up_unjoined(of: &Bench) -> Bench {
+    let mut other = beside(of);
     let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
     other.client.give_up(other.now_ms, ticket);
     let Some(Action::Change { change, .. }) = other.client.poll() else { panic!("it is added") };
     let found = other.change("x", &change);
     other.client.changed(other.now_ms, ticket, Some(found));
+    other
+}
+
+/// Every other tab ends.
+fn all_gone(other: &mut Bench) {
     let rows: Vec<_> = other.rows.clone().into_iter().collect();
     other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
     other.drive();
+}
+
+/// It is another tab's, as the row says; that tab ends before its row was joined.
+#[test]
+fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_has_gone() {
+    let mut first = Bench::ready();
+    first.request("x");
+    let mut other = given_up_unjoined(&first);
+    all_gone(&mut other);
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
@@ -448,16 +455,9 @@ fn what_was_made_anew_under_the_id_of_what_is_given_up_is_not() {
     let mut before = Bench::ready();
     before.client.set_offline(before.now_ms, true);
     before.request("x");
-    let mut other = beside(&before);
-    let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
-    other.client.give_up(other.now_ms, ticket);
-    let Some(Action::Change { change, .. }) = other.client.poll() else { panic!("it is added") };
-    let found = other.change("x", &change);
-    other.client.changed(other.now_ms, ticket, Some(found));
+    let mut other = given_up_unjoined(&before);
     other.rows = first.rows.clone();
-    let rows: Vec<_> = other.rows.clone().into_iter().collect();
-    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
-    other.drive();
+    all_gone(&mut other);
     assert!(matches!(other.row("x"), Some(Row::Pending(Entry { is_cancelling: false, .. }))), "{:?}", other.row("x"));
     assert_eq!(other.last().request.body, b"anew");
 }
@@ -469,9 +469,7 @@ fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() 
     let mut other = beside(&first);
     other.client.settings.give_up_after_ms = Some(20_000);
     other.request("x");
-    let rows: Vec<_> = other.rows.clone().into_iter().collect();
-    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
-    other.drive();
+    all_gone(&mut other);
     other.pass(30_000);
     assert_eq!(other.given_up.len(), 1);
 }
