@@ -280,7 +280,7 @@ impl Turn<'_> {
             .with("inDoubt", loaded.in_doubt(self.sql, self.under_way)?)
             .with("bytes", self.sql.database_bytes()?)
             .with("sessions", loaded.sessions.count)
-            .with("oldest", survey::oldest_ms(self.sql, loaded)?)
+            .with("oldest", survey::oldest_ms(self.sql, loaded.rows(), &loaded.sweep)?)
             .with("retentionSeconds", self.config.retention())
             .with("fence", self.instant.fence_s)
             .with("forgottenBefore", self.instant.forgotten_s)

@@ -197,7 +197,7 @@ impl<H: Handler> Engine<H> {
         }
         kept.tried = Some(is_listed);
         let Some(key) = schema::key(sql)? else { return Ok(None) };
-        let oldest = survey::oldest_ms(sql, loaded)?;
+        let oldest = survey::oldest_ms(sql, loaded.rows(), &loaded.sweep)?;
         let changes = kept.changes;
         // It may come to be in doubt without a commit, and be it that this object dies: what is told now is not the last word.
         kept.changes += u64::from(self.under_way.is_some());

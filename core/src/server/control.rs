@@ -8,12 +8,13 @@
 use super::admin::{self, Admin};
 use super::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
 use super::decision::{Asked, Decision, decide};
+use super::handler::Undone;
 use super::json::read::{Json, Members};
 use super::json::write::{Object, Value, Written};
 use super::packed::Bundle;
 use super::record::{LatestDeadline, Outcome, Record, State};
 use super::remote;
-use super::turn::{Undone, Work};
+use super::turn::Work;
 use crate::header::{Ack, Attempt, checked_first_sent, checked_instant};
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::{Headers, Method, Response};

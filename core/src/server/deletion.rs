@@ -8,6 +8,7 @@
 //! - The fence of a deletion refuses what it must, also ahead of the clock. What comes after the deletion lives as long as anywhere.
 
 use super::admin::{executed_of, state_of};
+use super::handler::Undone;
 use super::json::write::Object;
 use super::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use super::retention::Sweep;
@@ -17,7 +18,7 @@ use super::sessions::{self, sweep::Sessions};
 use super::sql::{Sql, SqlError, Value};
 use super::survey;
 use super::suspicion::Own;
-use super::turn::{Undone, Work};
+use super::turn::Work;
 use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};

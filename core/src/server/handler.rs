@@ -5,9 +5,7 @@
 
 use super::effects::{self, Emitted, Mending, Outbox};
 use super::json::write::Object;
-use super::remote::Policy;
 use super::sql::{Sql, SqlError};
-use super::turn::Undone;
 use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
@@ -56,6 +54,46 @@ pub enum Failure {
 impl From<SqlError> for Failure {
     fn from(error: SqlError) -> Self {
         Self::Sql(error)
+    }
+}
+
+/// What becomes of a request that is in doubt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// It stays so until an administrator resolves it.
+    Report,
+    /// It is sent again: the other side knows its id, for so long from the first time on.
+    Resend {
+        /// How long, in s: shorter than the other side knows an id, by as long as a request may be under way.
+        dedup_s: i64,
+    },
+    /// The other side is asked whether it has what was to be made.
+    Probe {
+        /// Path and query to read. 200 is the outcome.
+        path: String,
+        /// So long its call may be under way, in s.
+        timeout_s: i64,
+        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will. So it
+        /// is longer than its call may be under way, by what it may need to have its effect after that.
+        settle_s: i64,
+    },
+}
+
+/// Why a transaction was undone.
+pub(super) enum Undone {
+    /// The layer refuses.
+    Problem(Problem),
+    /// The handler has no answer.
+    Failed(Failure),
+    /// The handler's answer can't be recorded.
+    Rejected(String),
+    /// Storage failed.
+    Storage(SqlError),
+}
+
+impl From<SqlError> for Undone {
+    fn from(error: SqlError) -> Self {
+        Self::Storage(error)
     }
 }
 

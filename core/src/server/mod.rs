@@ -7,7 +7,7 @@
 //! - [`tombstones`]: those of acknowledged requests, many to a row; [`packed`]: as bytes
 //! - [`retention`]: the fence and the sweep
 //! - [`schema`]: the tables, with a version
-//! - [`suspicion`]: requests that end the process, or may have
+//! - [`suspicion`]: requests that end the process, or may have; [`crashes`]: how often
 //! - [`handler`]: what an application implements; [`remote`]: requests that are executed elsewhere, `settling`: what comes of their calls
 //! - [`engine`]: the engine of one key, and what it knows without asking. [`chores`]: what its object does without a request
 //! - [`effects`]: requests that a handler has sent, to other keys and outside
@@ -33,6 +33,7 @@ pub mod config;
 pub mod control;
 pub mod cors;
 pub mod counters;
+pub mod crashes;
 pub mod decision;
 pub mod deletion;
 pub mod desk;

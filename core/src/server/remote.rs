@@ -14,41 +14,19 @@ use super::aside::Aside;
 use super::decision::{Asked, Decision, decide};
 use super::engine::{Arrival, Engine};
 use super::execution::not_granted;
-use super::handler::{Failure, Handler};
+use super::handler::{Failure, Handler, Policy, Undone};
 use super::packed::Bundle;
 use super::record::{Finds, Record, State};
 use super::retention::after_s;
 use super::schema;
 use super::sql::{Sql, SqlError, atomically};
-use super::turn::{Identified, Loaded, Purpose, Turn, Undone};
+use super::turn::{Identified, Loaded, Purpose, Turn};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
 use crate::id::RequestId;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
-
-/// What becomes of a request that is in doubt.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// It stays so until an administrator resolves it.
-    Report,
-    /// It is sent again: the other side knows its id, for so long from the first time on.
-    Resend {
-        /// How long, in s: shorter than the other side knows an id, by as long as a request may be under way.
-        dedup_s: i64,
-    },
-    /// The other side is asked whether it has what was to be made.
-    Probe {
-        /// Path and query to read. 200 is the outcome.
-        path: String,
-        /// So long its call may be under way, in s.
-        timeout_s: i64,
-        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will. So it
-        /// is longer than its call may be under way, by what it may need to have its effect after that.
-        settle_s: i64,
-    },
-}
 
 /// What the host is to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -4,9 +4,8 @@
 //! - An untouched database has none. They come with the first commit, so that asking a key about something leaves no trace.
 //! - Tables of an older build are brought up to date at the first touch, in one transaction; those of a newer one are refused.
 
-use super::handler::{Failure, Served};
+use super::handler::{Failure, Served, Undone};
 use super::sql::{Sql, SqlError, Value, atomically};
-use super::turn::Undone;
 use crate::id::Key;
 use crate::rules::{Rule, holds};
 

@@ -6,10 +6,10 @@
 
 use super::packed;
 use super::record::Record;
+use super::retention::Sweep;
 use super::rows::{bare_columns, from_bare_row, number};
 use super::sql::{Sql, SqlError, Value};
 use super::tombstones;
-use super::turn::Loaded;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 
@@ -133,9 +133,9 @@ fn each_packed(
 
 /// The instant of the oldest row, in Unix ms. Of many rows it is what the sweep has seen: none is older, but those in
 /// doubt, which it leaves out.
-pub(super) fn oldest_ms(sql: &dyn Sql, loaded: &Loaded) -> Result<Option<i64>, SqlError> {
-    if loaded.rows() > OLDEST_ROWS_MAX {
-        return Ok(loaded.sweep.oldest_ms());
+pub(super) fn oldest_ms(sql: &dyn Sql, rows: i64, sweep: &Sweep) -> Result<Option<i64>, SqlError> {
+    if rows > OLDEST_ROWS_MAX {
+        return Ok(sweep.oldest_ms());
     }
     number_of(sql, "SELECT min(at_ms) FROM semel_records")
 }

@@ -19,6 +19,7 @@
 
 use super::answer::Answer;
 use super::aside::Aside;
+use super::crashes::{CRASHES_MAX, Count};
 use super::decision::poisoned;
 use super::engine::Engine;
 use super::handler::Handler;
@@ -41,8 +42,6 @@ use std::sync::Arc;
 const GONE_ON_MAX: usize = 4_096;
 /// Of so many starts that it has counted an object knows that they are its own.
 const OWN_MAX: usize = 64;
-/// An id on which the handler crashed so often never runs again.
-pub const CRASHES_MAX: i64 = 3;
 /// An object is young for so long after its start.
 pub const YOUNG_MS: i64 = 60_000;
 /// A request that was first sent so long before the object's start may have ended the object before. Of one that does not
@@ -179,48 +178,6 @@ impl Own {
             own.clear();
         }
         own.push(started);
-    }
-}
-
-/// What is counted of an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
-    /// How often the handler crashed on it.
-    pub crashes: i64,
-    /// Whether it was started since, and has not ended.
-    pub is_started: bool,
-}
-
-impl Count {
-    /// What a record says of its id.
-    pub fn of(found: Option<&Record>) -> Self {
-        match found {
-            Some(Record { state: State::Suspect { crashes, is_started }, .. }) => {
-                Self { crashes: *crashes, is_started: *is_started }
-            }
-            _ => Self::default(),
-        }
-    }
-
-    /// At a start: one before that never ended was a crash; unless it is this very object's, which lives.
-    pub fn started(self, is_own: bool) -> Self {
-        Self { crashes: self.crashes + i64::from(self.is_started && !is_own), is_started: true }
-    }
-
-    /// After a crash.
-    pub fn crashed(self) -> Self {
-        Self { crashes: self.crashes + 1, is_started: false }
-    }
-
-    /// For the next holder of a session, whose next place has the same number. It may be the same request, so a client can't take over
-    /// after each crash and begin anew; or another, so it is refused for no crash but its own. `is_own`: as at a start.
-    pub fn handed_on(self, is_own: bool) -> Self {
-        Self { crashes: self.started(is_own).crashes.min(CRASHES_MAX - 1), is_started: false }
-    }
-
-    /// Whether the id must not run again.
-    pub fn is_poisoned(self) -> bool {
-        self.crashes >= CRASHES_MAX
     }
 }
 

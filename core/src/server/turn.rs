@@ -8,7 +8,7 @@ use super::control::Cancellation;
 use super::counters::Counters;
 use super::decision::Instant;
 use super::effects::{Mending, Outbox};
-use super::handler::{Context, Failure, Served};
+use super::handler::{Context, Served};
 use super::packed::{Bundle, Packed};
 use super::record::{Change, LatestDeadline, Record, State};
 use super::remote::Call;
@@ -156,24 +156,6 @@ impl Command {
     /// Whether it makes room, or may in the end, rather than taking some.
     pub fn deletes(&self) -> bool {
         matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..) | Self::Mend(..))
-    }
-}
-
-/// Why a transaction was undone.
-pub(super) enum Undone {
-    /// The layer refuses.
-    Problem(Problem),
-    /// The handler has no answer.
-    Failed(Failure),
-    /// The handler's answer can't be recorded.
-    Rejected(String),
-    /// Storage failed.
-    Storage(SqlError),
-}
-
-impl From<SqlError> for Undone {
-    fn from(error: SqlError) -> Self {
-        Self::Storage(error)
     }
 }
 

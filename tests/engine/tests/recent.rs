@@ -2,7 +2,7 @@
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::remote::Policy;
+use semel_core::server::handler::Policy;
 use semel_core::server::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use semel_support::batches::{count, run};

@@ -1,7 +1,7 @@
 //! Requests that are executed elsewhere: what is told of one to who looks it up or cancels it, or is somebody else.
 
 use semel_core::server::Sql;
-use semel_core::server::remote::Policy;
+use semel_core::server::handler::Policy;
 use semel_support::admin::{cancel_for, delete_key, resolve};
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, probe, remote, resend};
 use semel_support::{World, cancel, get, look_up, post};

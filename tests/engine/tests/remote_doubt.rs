@@ -2,7 +2,8 @@
 
 use semel_core::message::{Headers, Response};
 use semel_core::server::chores::TOTALS_ROWS_MIN;
-use semel_core::server::remote::{Call as Sent, Ended, Policy};
+use semel_core::server::handler::Policy;
+use semel_core::server::remote::{Call as Sent, Ended};
 use semel_support::elsewhere::{
     Elsewhere, answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend,
 };

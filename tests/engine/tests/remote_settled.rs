@@ -1,7 +1,7 @@
 //! Requests that are executed elsewhere: what an administrator sees of those in doubt, settles and deletes.
 
 use semel_core::id::Principal;
-use semel_core::server::remote::Policy;
+use semel_core::server::handler::Policy;
 use semel_support::admin::{ask, delete_key, delete_record, path, resolve};
 use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, remote, resend};
 use semel_support::{START_MS, post};

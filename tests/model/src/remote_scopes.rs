@@ -10,7 +10,7 @@ use crate::remote_judge::{BY_HAND, Word};
 use crate::remotes::RemoteScope;
 use semel_core::message::Method;
 use semel_core::server::Config;
-use semel_core::server::remote::Policy;
+use semel_core::server::handler::Policy;
 
 const RETENTION_S: i64 = 1_000;
 const DEDUP_S: i64 = 60;

@@ -7,8 +7,8 @@
 
 use crate::template::{From, Template, member};
 use semel_core::header;
+use semel_core::server::handler::Policy;
 use semel_core::server::json::read::{Json, Members};
-use semel_core::server::remote::Policy;
 use semel_worker::{KeyRule, Method, Path, Principal, Request, RequestId};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;

@@ -11,9 +11,9 @@ use super::store::{self, Parked, Told};
 use super::{EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
+use crate::server::handler::Undone;
 use crate::server::json::write::{self, Object};
 use crate::server::sql::{Sql, SqlError};
-use crate::server::turn::Undone;
 
 /// So many lanes are shown.
 const LANES_MAX: usize = 50;

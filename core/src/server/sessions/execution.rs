@@ -15,12 +15,14 @@ use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome};
 use crate::server::aside::Aside;
 use crate::server::config::OUTCOME_BODY_BYTES_MAX;
+use crate::server::crashes::{CRASHES_MAX, Count};
 use crate::server::decision::{Decision, poisoned};
+use crate::server::handler::Undone;
 use crate::server::record::Outcome;
 use crate::server::schema::{self, Versions};
 use crate::server::sql::{SqlError, atomically};
-use crate::server::suspicion::{CRASHES_MAX, Count, Started};
-use crate::server::turn::{Loaded, Purpose, Turn, Undone, Work, rolled_back};
+use crate::server::suspicion::Started;
+use crate::server::turn::{Loaded, Purpose, Turn, Work, rolled_back};
 use crate::session::{Numbered, Place, SessionName};
 use std::sync::Arc;
 

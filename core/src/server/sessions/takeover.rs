@@ -14,11 +14,12 @@ use crate::message::Response;
 use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::control::body_invalid;
+use crate::server::handler::Undone;
 use crate::server::json::read::Members;
 use crate::server::json::write::Object;
 use crate::server::schema;
 use crate::server::suspicion::Started;
-use crate::server::turn::{Undone, Work};
+use crate::server::turn::Work;
 use crate::session::{NUMBER_MAX, SessionName};
 
 /// What is asked.
