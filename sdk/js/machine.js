@@ -108,8 +108,8 @@ export class Machine {
   }
 
   close() {
-    // What was asked for before is not done any more.
-    this.#todo.length = 0;
+    // What was asked for before is not done any more, but what is to be stored: within an event, say, it was given up.
+    for (let next; (next = this.#todo.shift()); ) if (next[0] === this.#change) next[0](...next.slice(1));
     // Whatever the clocks say: one that was never opened, since its store can't be read, has none to doubt.
     this.#call(CLOSE, 0);
     this.#do();
@@ -181,38 +181,37 @@ export class Machine {
     if (this.#isDoing) return;
     this.#isDoing = true;
     try {
-      for (let next; (next = this.#todo.shift()); ) next();
+      for (let next; (next = this.#todo.shift()); ) next[0](...next.slice(1));
     } finally {
       this.#isDoing = false;
     }
   }
 
-  /** Reads one of the things to do: see `write_action` in `host.rs`. */
+  /** Reads one of the things to do, with what it is done to: see `write_action` in `host.rs`. */
   #read(from) {
     const host = this.#host;
     const copy = () => from.bytes().slice();
     const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
-    const later = (act, ...given) => () => act(...given);
     switch (from.byte()) {
       case 0:
-        return later(this.#change, from.integer(), from.text(), false);
+        return [this.#change, from.integer(), from.text(), false];
       case 7:
-        return later(this.#change, from.integer(), from.text(), true);
+        return [this.#change, from.integer(), from.text(), true];
       case 1: {
         const ids = from.text().split("\n");
-        return () => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1));
+        return [() => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1))];
       }
       case 2:
-        return later(host.transmit, ...requestOf(from), copy());
+        return [host.transmit, ...requestOf(from), copy()];
       case 3:
-        return later(host.abort, from.integer());
+        return [host.abort, from.integer()];
       case 4:
         // By now: a store that throws at once is told of while others are done, and this is done after them.
-        return later(host.deliver, requestOf(from), from.byte() === 1, ...(from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()]), this.#why);
+        return [host.deliver, requestOf(from), from.byte() === 1, ...(from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()]), this.#why];
       case 5:
-        return later(host.gaveUp, from.text(), failure());
+        return [host.gaveUp, from.text(), failure()];
       default:
-        return later(host.pause, requestOf(from), failure());
+        return [host.pause, requestOf(from), failure()];
     }
   }
 

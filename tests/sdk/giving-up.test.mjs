@@ -492,3 +492,29 @@ test("an abort ends a call at any moment", async (t) => {
     assert.ok(["AbortError", "CancelledError"].includes(error.name), String(error));
   }
 });
+
+test("what is given up from within whatever calls the application, and closed there at once, is not executed after the next open", async (t) => {
+  for (const where of ["attempt", "refused", "settled", "headers"]) {
+    const [store, giveUp] = [new Rows(), new AbortController()];
+    let logOut = () => {};
+    const { semel, server } = await outbox(t, { store, headers: () => (where === "headers" ? logOut() : undefined) });
+    if (where !== "headers") semel.addEventListener(where, () => logOut());
+    const fails = ({ key }) => (where === "settled" ? hang() : server.problem(key, 503, "unavailable", { executed: "no" }));
+    changes(server, (call, serve) => (call.key === "accounts/b" ? serve() : fails(call)));
+    const answered = rejection(deposit(semel, "a", { signal: giveUp.signal }));
+    await until(() => server.attempts.length > 0, "it was sent");
+    logOut = () => {
+      giveUp.abort();
+      semel.close();
+    };
+    if (where === "settled") await deposit(semel, "b");
+    const { code, requestId } = await answered;
+    assert.equal(code, "closed", where);
+    const ran = server.runs.size;
+    server.each = (_call, serve) => serve();
+    const recovered = [];
+    await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+    isCancelled((await until(() => recovered[0], `it is recovered: ${where}`)).error, requestId);
+    assert.deepEqual([server.runs.size, recovered.length], [ran, 1], where);
+  }
+});
