@@ -277,14 +277,15 @@ export class Outbox extends View {
         if (/server lost/.test(failure && cause) || (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn)) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
-        this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
-        // Whoever waited may have left.
-        if (!callers.length) return this.#recover(ticket, request, outcome, error);
         for (const caller of callers) {
           if (outcome) caller.resolve(responseOf(request.url, outcome));
           else caller.reject(error);
         }
-        this.#machine.tell(DELIVERED, ticket);
+        // Before who hears of it may close all this: nobody is told once more.
+        if (callers.length) this.#machine.tell(DELIVERED, ticket);
+        this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
+        // Whoever waited may have left.
+        if (!callers.length) this.#recover(ticket, request, outcome, error);
       },
       gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, this.#lost))),
       pause: (described, failure) => this.#pause(described[0], this.#described(described), failure),

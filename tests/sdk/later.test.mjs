@@ -222,6 +222,18 @@ test("a request leaves the store only once what onrecovered returned has resolve
   assert.deepEqual([await semel.pending(), called], [[], 1]);
 });
 
+test("an answer that its caller has is recovered by nobody, though who hears of it closes the outbox at once", async (t) => {
+  const [store, server, recovered] = [new Rows(), new Stub(), []];
+  const { semel } = await outbox(t, { store, server });
+  semel.addEventListener("settled", () => semel.close());
+  assert.equal((await deposit(semel)).status, 200);
+  const { semel: next } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  // What is called now comes after what was left.
+  assert.equal((await deposit(next)).status, 200);
+  await until(async () => (await next.pending()).length === 0, "it is over");
+  assert.deepEqual(recovered, []);
+});
+
 test("a handler that is still at work when the outbox is closed gets it again after the next open", async (t) => {
   const { store, server } = await leftovers(t);
   const minute = minutes(t);
