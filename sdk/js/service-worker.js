@@ -24,9 +24,11 @@ export function sendInBackground(options) {
     const semel = await Semel.open(await options());
     try {
       for (;;) {
+        const asked = begun;
         // All but answers that nobody takes here.
         const left = (await semel.pending()).filter(({ state }) => state !== "answered" || semel.onrecovered);
-        if (!left.length) return;
+        // What an event that came meanwhile is about may be stored since that was read.
+        if (!left.length && !(begun > asked)) return;
         const isBusy = left.some(({ state }) => /sending|answered/.test(state));
         if (performance.now() - begun > (isBusy ? SEND_MS_MAX : GOING_MS_MAX)) throw new Error("semel: not all is answered");
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS));

@@ -89,6 +89,35 @@ test("events that come while one is under way are one with it; the next is anoth
   assert.equal(server.runs.size, 1);
 });
 
+test("an event that comes while it reads that nothing is left is not over before what that is about is sent", async (t) => {
+  const { say, server, store } = await woken(t, { onrecovered: () => {} });
+  let finish;
+  server.each = (call, serve) => (call.kind === "change" ? new Promise((resolve) => (finish = () => resolve(serve()))) : serve());
+  const first = say("sync", { tag: "semel" });
+  await until(() => finish, "it is under way");
+  const { load } = store;
+  let goOn;
+  store.load = async function () {
+    const rows = await load.call(this);
+    // The body leaves the store with the answer.
+    if (!store.holds("amount")) await new Promise((resolve) => (goOn = resolve));
+    return rows;
+  };
+  finish();
+  await until(() => goOn, "it has read that nothing is left");
+  // A page calls, and is gone.
+  const { semel } = await outbox(t, { server, store: { __proto__: store, load: () => load.call(store) } });
+  rejection(deposit(semel)).catch(() => {});
+  await until(() => store.holds("amount"), "it is stored");
+  await semel.close();
+  server.each = (_call, serve) => serve();
+  const second = say("sync", { tag: "semel" });
+  Object.assign(store, { load });
+  goOn();
+  await within(Promise.all([first, second]), "the events");
+  assert.deepEqual([...server.runs.values()], [1, 1]);
+});
+
 test("what takes an answer is waited for longer than a tab is", async (t) => {
   const later = clock(t);
   let take;
