@@ -5,7 +5,7 @@
 //   waits for a timer.
 // - Order is the module's: of two requests that have one, it gives only one to `fetch` at a time.
 // - Nothing pauses for what only a batch is told: that is asked for again, by itself. An attempt may be made twice, under its one id.
-// - What is aborted is not sent any more.
+// - What is aborted is not sent any more, and nothing while the network is said to be gone.
 
 import { AGAIN_MS, answerOf, inJson, isOfFrame } from "./frames.js";
 import { responseOf } from "./requests.js";
@@ -30,6 +30,11 @@ export function gather(setup) {
   let againMs = -Infinity;
   let patience = 1;
   const isOff = () => performance.now() < againMs;
+  /** What was held, or refused as a batch, may find the network gone: it is lost, and sent again once that is back. */
+  const leave = async (...given) => {
+    if (globalThis.navigator?.onLine === false) throw new TypeError("offline");
+    return fetch(...given);
+  };
 
   setup.fetch = (url, init) => {
     const { name, ...one } = isOff() ? {} : elementOf(origin, url, init);
@@ -39,7 +44,7 @@ export function gather(setup) {
     return new Promise((resolve, reject) => {
       init.signal.addEventListener("abort", () => reject(init.signal.reason));
       const alone = () => {
-        const answered = fetch(url, init);
+        const answered = leave(url, init);
         resolve(answered);
         return answered;
       };
@@ -83,7 +88,7 @@ export function gather(setup) {
     const acks = all.flatMap(({ ack }) => ack ?? []).join(", ");
     if (acks) headers["semel-ack"] = acks;
     const body = `[${all.map(({ text }) => text())}]`;
-    const response = await fetch(`${origin}/semel/v1/keys/${key}/batch`, { method: "POST", headers, body, redirect: "manual", signal });
+    const response = await leave(`${origin}/semel/v1/keys/${key}/batch`, { method: "POST", headers, body, redirect: "manual", signal });
     const [answer, said, { status }] = [await response.text(), new Headers(response.headers), response];
     if (status !== 200) {
       refrain();

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gather } from "../../sdk/js/gathered.js";
 import { many, turns } from "./gathering.mjs";
+import { leavePage, page } from "./page-stub.mjs";
 import { clock, lost, rejection, URL_OF_STUB } from "./stub.mjs";
 
 /** A `fetch` that gathers, without an outbox: `send` gives what it answers, and what aborts that. `answer`: to each call. */
@@ -123,6 +124,27 @@ test("what is refused whole is not sent again for who has left, and acknowledges
       const { status: told, headers } = await answered;
       assert.deepEqual([told, headers.get("semel-key"), headers.get("retry-after")], [status, null, "7"]);
     }
+  }
+});
+
+test("what is held, or was refused as a batch, is lost once the network is gone, and not sent", async (t) => {
+  for (const isBatch of [true, false]) {
+    const { offline } = page();
+    t.after(leavePage);
+    const { answer, release } = byHand();
+    const { send, sent } = bare(answer);
+    await busy(send);
+    const held = (isBatch ? ["e", "f"] : ["e"]).map((id) => rejection(send(id).answered));
+    if (isBatch) {
+      await release("a");
+      offline();
+      await release("e", () => new Response("", { status: 403 }));
+    } else {
+      offline();
+      await release("a");
+    }
+    assert.deepEqual((await Promise.all(held)).map(String), held.map(() => "TypeError: offline"));
+    assert.deepEqual(sent(), ["a", "b", "c", "d", ...(isBatch ? ["ef"] : [])]);
   }
 });
 
