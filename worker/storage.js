@@ -23,10 +23,16 @@ export function exec(sql, statement, values) {
   try {
     return sql.exec(statement, ...values);
   } catch (error) {
-    // In a transaction, the first of these does nothing, and the runtime has begun one before whatever writes.
-    if (/CONSTRAINT/.test(error) && !sql.exec("PRAGMA foreign_keys=0;PRAGMA foreign_keys").one().foreign_keys) ends.get(sql)?.();
+    if (/CONSTRAINT/.test(error) && !isOpen(sql)) ends.get(sql)?.();
     throw error;
   }
+}
+
+/** Whether a transaction is open: in one, SQLite sets no such pragma, whatever it was set to before. The runtime has begun one before whatever writes. */
+function isOpen(sql) {
+  const keys = (set = "") => sql.exec(`${set}PRAGMA foreign_keys`).one().foreign_keys;
+  const before = keys();
+  return keys(`PRAGMA foreign_keys=${1 - before};`) === before;
 }
 
 /** All rows, each an array of its values. */

@@ -10,12 +10,14 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { endBy, rowsOf, run, runPlain, transact } from "../../worker/storage.js";
 import { serve } from "./server.mjs";
 
-/** A storage with SQL that answers, or fails if it is told to, in a transaction or without one; and how often it was ended. */
+/** A storage with SQL that answers, or fails if it is told to, in a transaction, where no pragma is set, or without one; and how often it was ended. */
 function storage() {
-  const its = { ended: 0, fails: undefined, isOpen: true };
+  const its = { ended: 0, fails: undefined, isOpen: true, foreignKeys: 1 };
   its.sql = {
     exec: (statement) => {
-      if (statement.startsWith("PRAGMA foreign_keys")) return { one: () => ({ foreign_keys: Number(its.isOpen) }) };
+      const [isPragma, set] = /^(?:PRAGMA foreign_keys=(\d);)?PRAGMA foreign_keys$/.exec(statement) ?? [];
+      if (set !== undefined && !its.isOpen) its.foreignKeys = Number(set);
+      if (isPragma) return { one: () => ({ foreign_keys: its.foreignKeys }) };
       if (its.fails) throw new Error(its.fails);
       return { rowsWritten: /insert|update/i.test(statement) ? 1 : 0, raw: () => [[1]] };
     },
@@ -58,9 +60,11 @@ test("a conflict that undoes the whole transaction ends the object at once, whoe
   const conflict = "UNIQUE constraint failed: a.b: SQLITE_CONSTRAINT";
   for (const [name, write] of Object.entries(writes)) {
     for (const [fails, isOpen, ended] of [[conflict, false, 1], [conflict, true, 0], ["no such table: a: SQLITE_ERROR", false, 0]]) {
-      const its = Object.assign(storage(), { fails, isOpen });
-      assert.throws(() => write(its.sql), { message: fails });
-      assert.equal(its.ended, ended, `${name}: ${fails}, ${isOpen}`);
+      for (const foreignKeys of [1, 0]) {
+        const its = Object.assign(storage(), { fails, isOpen, foreignKeys });
+        assert.throws(() => write(its.sql), { message: fails });
+        assert.equal(its.ended, ended, `${name}: ${fails}, ${isOpen}, ${foreignKeys}`);
+      }
     }
     const { sql } = Object.assign(storage(), { fails: conflict, isOpen: false });
     assert.throws(() => write({ ...sql }), { message: conflict }, "of nobody's object");

@@ -315,6 +315,18 @@ test("what undoes the whole transaction ends the object before anything else of 
   assert.equal((await change("/gives/text")).semel, "executed", "no other key is concerned");
 });
 
+test("a conflict that undoes its statement alone ends no object, though the class has turned foreign keys off; one that undoes all does", LIMIT, async () => {
+  for (const key of ["keys-on", "keys-off"]) {
+    const written = (name) => change(`/writes/${name}?key=${key}`);
+    const { semel, text } = await written("conflicts");
+    assert.deepEqual([semel, /UNIQUE constraint failed/.test(text)], ["executed", true], key);
+    assert.deepEqual((await server.send("GET", `/many?key=${key}`)).json, [1, 2, 3, 5], key);
+    assert.equal((await change(`/gives/text?key=${key}`)).semel, "executed");
+    assert.equal((await written("rolls-back")).semel, "unavailable", key);
+    assert.deepEqual((await server.send("GET", `/many?key=${key}`)).json, [1, 2, 3, 5], key);
+  }
+});
+
 /** Resolves to the answer to a batch of one key, none of which may have ended an object before. */
 function batchOf(key, paths) {
   const firstSent = Math.floor(Date.now() / 1000);

@@ -121,8 +121,14 @@ const WRITES = {
   deleteAll: (_, storage) => { storage.deleteAll(); },
   setAlarm: (_, storage) => { storage.setAlarm(Date.now() + 1_000_000); },
   deleteAlarm: (_, storage) => { storage.deleteAlarm(); },
+  conflicts: ({ sql }) => {
+    sql.exec("CREATE TABLE IF NOT EXISTS only (n UNIQUE); INSERT OR IGNORE INTO only VALUES (1)");
+    const reason = thrown(() => sql.exec("INSERT INTO only VALUES (1)"));
+    sql.exec("INSERT INTO many VALUES (5)");
+    return reason;
+  },
   "rolls-back": ({ sql }) => {
-    sql.exec("CREATE TABLE only (n UNIQUE); INSERT INTO only VALUES (1)");
+    sql.exec("CREATE TABLE IF NOT EXISTS only (n UNIQUE); INSERT OR IGNORE INTO only VALUES (1)");
     const reason = thrown(() => sql.exec("INSERT OR ROLLBACK INTO only VALUES (1)"));
     sql.exec("INSERT INTO many VALUES (5)");
     return reason;
@@ -145,6 +151,7 @@ export class Probe extends SemelObject {
   constructor(ctx, env) {
     super(ctx, env);
     if (ctx.id.name === "field") this.storage = ctx.storage;
+    if (ctx.id.name === "keys-off") ctx.storage.sql.exec("PRAGMA foreign_keys = OFF");
   }
 
   handle(ctx, request) {
