@@ -69,9 +69,16 @@ export class Batches {
     const cameMs = Date.now();
     for (const element of elements) {
       const one = (sinceMs, isAgain, nowMs = cameMs) => engine().one(...to, JSON.stringify(element), deadline && Number(deadline), sinceMs, isAgain, texts.length > 0, room, nowMs);
-      const isSuspect = guarded(() => one(startedMs, false) !== undefined);
-      if (isSuspect) {
+      const started = guarded(() => one(startedMs, false));
+      if (started !== undefined) {
         wake();
+        // Its start could not be counted, so it does not run.
+        if (started.length > 0) {
+          const [text, left] = started;
+          texts.push(text);
+          room = left;
+          continue;
+        }
         await sync();
         guarded(() => one(startedMs, true));
       }
@@ -84,7 +91,7 @@ export class Batches {
         );
       const [text, left] = guarded(() => one(undefined, false, nowMs), crashed);
       wake();
-      if (isSuspect) await sync();
+      if (started !== undefined) await sync();
       texts.push(text);
       room = left;
     }

@@ -234,9 +234,11 @@ export class SemelObject extends DurableObject {
   #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
       const start = (isCounted) => guarded(() => this.#engine().start(isCounted, ...attempt()));
-      start(false);
+      const started = start(false);
       // What it wrote may be the first of the key's, and the last.
       this.#wake();
+      // Nothing was counted, so it does not run: of what it ends nobody would know.
+      if (started?.[0] === 503) return started;
       await this.ctx.storage.sync();
       // Another object of the isolate may have crashed the module meanwhile, and with it what was known of this start.
       start(true);

@@ -27,7 +27,8 @@ function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
     const what = sinceMs === undefined ? (isAgain ? "crashed" : "run") : isAgain ? "count" : "look";
     its.log.push(`${what} ${element.id}`);
     if (what === "look") its.looks.push(nowMs);
-    if (what === "look") return its.isSuspect(element.id) ? "it may" : undefined;
+    if (what === "look" && its.uncounted === element.id) return [`"${element.id} is not counted"`, room - 10];
+    if (what === "look") return its.isSuspect(element.id) ? [] : undefined;
     if (what === "count") return undefined;
     return one(element.id, { what, isAfter, room, nowMs, sinceMs, deadlineMs });
   };
@@ -84,6 +85,16 @@ test("what can't goes one by one, each with the room that is left, and nothing e
     assert.deepEqual(rooms, [[most, false], [most - 10, true], [most - 20, true]]);
     t.mock.reset();
   }
+});
+
+test("what may have ended the object before, and whose start can't be counted, does not run: that is its answer, and those after it go on", async (t) => {
+  const rooms = [];
+  const its = key(t, { all: apart(SHELL), one: (id, { room, isAfter }) => (rooms.push([room, isAfter]), [`"${id}"`, room - 10]) });
+  its.uncounted = "b";
+  assert.deepEqual(await its.batch("a", "b", "c"), [200, '["a","b is not counted","c"]']);
+  assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "wake", "look c", "run c", "wake"]);
+  const most = (4 << 20) - 256 * 640;
+  assert.deepEqual(rooms, [[most, false], [most - 20, true]]);
 });
 
 test("what can't, and comes during another commit, goes one by one all the same", async (t) => {

@@ -59,6 +59,15 @@ test("what may have ended the object before is started durably, counted once mor
   assert.deepEqual(done.slice(0, 8), ["start false", "sync", "durable", "start true", "handle", "sync", "durable", "handle"]);
 });
 
+test("what may have ended the object before does not run where its start can't be counted: its caller is told what that came to", async (t) => {
+  const { log, ask, alarms } = object(t, { is_suspect: () => true, start: () => [503, "not counted"] });
+  assert.deepEqual(await ask(), [503, "not counted"]);
+  assert.deepEqual([log.filter((what) => what.startsWith("start") || what === "handle"), alarms], [["start false"], [NOW + 5_000]]);
+  t.mock.reset();
+  const counted = object(t, { is_suspect: () => true, start: () => [204, ""] });
+  assert.deepEqual(await counted.ask(), [200, "handled"]);
+});
+
 test("only a young object asks who that may be, and an old one of places of sessions; where that crashes it is nobody", async (t) => {
   const { log, ask } = object(t);
   const looks = async (lines) => {

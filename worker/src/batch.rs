@@ -133,8 +133,8 @@ impl<H: Handler> Object<H> {
     }
 
     /// One request of a batch with this deadline: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the
-    /// object started, counts its start if it may have ended the object before, and, again, says that it did. `None`: it may not. `is_next`: another
-    /// of the batch was answered before.
+    /// object started, counts its start if it may have ended the object before, and, again, says that it did, `[]`: where that can't be counted, the same as
+    /// its answer, for then it is not to run. `None`: it may not. `is_next`: another of the batch was answered before.
     pub fn one(
         &mut self,
         to: To<'_>,
@@ -161,9 +161,10 @@ impl<H: Handler> Object<H> {
             Ok(((key, asker), element)) => {
                 let (method, headers) = (element.method.clone(), element.headers.only(NAMING));
                 let answer = self.ask_one(purpose, Asked { key: &key, asker: &asker, wall_ms }, element);
-                if started_ms.is_none() {
-                    self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
+                if started_ms.is_some() && answer.status != Code::Unavailable.status() {
+                    return Some(Array::new());
                 }
+                self.tell(&headers, method.as_str(), &key, wall_ms, &answer);
                 answer
             }
             Err(problem) => Answer::problem(&problem).stamped(wall_ms, None),

@@ -190,8 +190,8 @@ macro_rules! export {
                 self.0.group(heads, bodies, numbers)
             }
 
-            /// Counts the start of a suspect, which `handle` is asked to run next; or, where that is done and durable, says so again: a crash
-            /// of the module meanwhile has it forgotten.
+            /// Counts the start of a suspect, which `handle` is asked to run next, unless this is unavailable; or, where that is done and durable, says so
+            /// again: a crash of the module meanwhile has it forgotten.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn start(
                 &mut self,
@@ -305,7 +305,8 @@ macro_rules! export {
             }
 
             /// One request of a batch with this deadline: runs it, or if that was done before counts its crash: `[text, room that is left]`. With
-            /// `started_ms`, counts its start if it is a suspect, or says again that it did; undefined: it isn't. `is_next`: it is not the first.
+            /// `started_ms`, counts its start if it is a suspect, or says again that it did, `[]`, unless it is answered; undefined: it isn't. `is_next`: it is not
+            /// the first.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn one(
                 &mut self,

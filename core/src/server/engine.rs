@@ -138,7 +138,7 @@ impl<H: Handler> Engine<H> {
 
     /// Counts the start of a suspect ([`super::suspicion`]), and at the last one refuses the id for good. What it wrote must
     /// be durable before [`Engine::handle`] is asked, and nothing else may run in between.
-    /// Where it fails, so will `handle`: the answer is of no interest to the caller.
+    /// Where the answer is `unavailable` nothing was counted, and `handle` is not to be asked: that is what its caller is told. Any other is of no interest.
     pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::CountStart)
     }

@@ -96,6 +96,23 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
+fn a_start_that_cannot_be_counted_is_unavailable_and_what_was_counted_before_stays() {
+    let mut world = World::new().in_session();
+    for call in [change("a"), numbered_of(SESSION, 1)] {
+        for _ in 0..2 {
+            ends(&mut world, &call);
+        }
+        world.database.fail_at("COMMIT", 1);
+        world.start(&call).is_problem(503, "unavailable", "unknown", "same-id");
+        world.restart();
+        assert_eq!(world.start(&call).status(), 204);
+        world.restart();
+        world.send(&call).is_problem(410, "poisoned", "no", "never");
+    }
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
 fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
     for looks_first in [false, true] {
         let mut world = World::new();

@@ -272,8 +272,10 @@ impl<H: Handler> World<H> {
     }
 
     /// Tells the object that a suspect is about to run.
-    pub fn start(&mut self, call: &Call) {
-        self.ask(call, Engine::start);
+    #[track_caller]
+    pub fn start(&mut self, call: &Call) -> Reply {
+        let answer = self.ask(call, Engine::start);
+        self.checked(answer)
     }
 
     /// Tells the object again that a suspect is about to run, of which it may not know any more.
