@@ -120,7 +120,7 @@ fn what_was_committed_holds_over_a_restart() {
     stays(|world| drop(world.send(&cancel("own", "a"))), true);
     stays(|world| drop(world.send(&get("/count").ack("before"))), true);
     stays(|world| drop(world.crashed(&change("a"))), true);
-    stays(|world| world.start(&change("a")), true);
+    stays(|world| drop(world.start(&change("a"))), true);
     stays(|world| drop(world.send(&change("old").first_sent_s(1))), true);
 }
 
