@@ -113,6 +113,19 @@ fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
 }
 
 #[test]
+fn ed25519_is_what_rfc_9864_calls_it_in_tokens_too_and_of_no_other_key() {
+    for signer in Signer::ALL {
+        let header = json!({ "alg": "Ed25519", "kid": signer.kid() }).to_string();
+        let token = signer.token_with(&header, &claims("alice").to_string());
+        if matches!(signer, Signer::EdDsa(_)) {
+            assert!(ask(&mut gate(), &token).is_ok());
+        } else {
+            refused(&mut gate(), &token, "algorithm");
+        }
+    }
+}
+
+#[test]
 fn a_key_is_never_used_for_another_algorithm() {
     for signer in Signer::ALL {
         for other in Signer::ALL.into_iter().filter(|other| other.alg() != signer.alg()) {

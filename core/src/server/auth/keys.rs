@@ -39,12 +39,17 @@ enum Algorithm {
 
 impl VerifyingKey {
     /// What a token that this key verifies has as `alg`.
-    pub(super) fn alg(&self) -> &'static str {
+    fn alg(&self) -> &'static str {
         match self.algorithm {
             Algorithm::Hs256(_) => HS256,
             Algorithm::Es256(_) => ES256,
             Algorithm::EdDsa(_) => EDDSA,
         }
+    }
+
+    /// Whether a token that says `alg` may be of this key.
+    pub(super) fn is_of(&self, alg: &str) -> bool {
+        is_called(self.alg(), alg)
     }
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
@@ -70,6 +75,12 @@ impl fmt::Debug for VerifyingKey {
 const HS256: &str = "HS256";
 const ES256: &str = "ES256";
 const EDDSA: &str = "EdDSA";
+
+/// Whether an algorithm has that name. `Ed25519` is what RFC 9864 calls EdDSA with its curve.
+#[inline(never)]
+fn is_called(alg: &str, name: &str) -> bool {
+    name == alg || alg == EDDSA && name == "Ed25519"
+}
 
 /// Keys by `kid`.
 #[derive(Debug, Default)]
@@ -151,8 +162,7 @@ fn key(jwk: Jwk, allow_secret: bool) -> Result<(String, VerifyingKey), &'static 
         ("OKP", Some("Ed25519")) => EDDSA,
         _ => return Err("is none of oct, EC with P-256, OKP with Ed25519"),
     };
-    // `Ed25519` is what RFC 9864 calls it.
-    if jwk.alg.is_some_and(|said| said != alg && !(alg == EDDSA && said == "Ed25519")) {
+    if jwk.alg.is_some_and(|said| !is_called(alg, &said)) {
         return Err("has an alg that is not that of its type");
     }
     let is_for_verifying = jwk.r#use.is_none_or(|r#use| r#use == "sig")

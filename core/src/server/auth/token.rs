@@ -108,7 +108,7 @@ impl<'a> Claimed<'a> {
 
     /// Whether the key has signed it.
     pub fn check_signature(&self, key: &VerifyingKey) -> Result<(), &'static str> {
-        if self.alg != key.alg() {
+        if !key.is_of(&self.alg) {
             return Err("the token's algorithm is not that of its key");
         }
         // What is not decoded in just one way is another token: a dot among it too.
