@@ -36,7 +36,7 @@ impl Cors {
         }
         match origins.iter().find(|origin| !is_origin(origin)) {
             Some(bad) => Err(format!(
-                "{SETTING} has {bad:?}; an origin is like https://app.example, as browsers write it: without a path, and without the port of its scheme"
+                "{SETTING} has {bad:?}; an origin is like https://app.example, as browsers write it: without a path, and without the port of its scheme. Between two of them is a space"
             )),
             None => Ok(Self::Listed(origins)),
         }
@@ -191,6 +191,18 @@ mod tests {
             "http://app.example:80",
         ] {
             assert!(cors(bad).is_err_and(|error| error.contains("SEMEL_ORIGINS")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_other_signs_between_is_told_what_stands_there() {
+        for bad in [
+            "https://a.example,https://b.example",
+            "https://a.example, https://b.example",
+            "https://a.example;b",
+            "[\"https://a.example\"]",
+        ] {
+            assert!(cors(bad).is_err_and(|error| error.contains("Between two of them is a space")), "{bad}");
         }
     }
 
