@@ -3,6 +3,7 @@
 // Invariants:
 // - A message is acknowledged once its outcome is recorded, or once a dead letter holds it: never before, and each by itself.
 // - Its id is the same at each delivery, and so is what it asks for.
+// - What is no option, or none of its kind, is told when the consumer is made: each message would fail by it.
 // - What can't come to anything, however often it is delivered, becomes a dead letter that says why. Whatever may pass is delivered again.
 // - Every wait has a deadline: where one message were waited for without end, the platform would end the batch, and deliver all of it again.
 // - A letter says that its message never runs, by `retry` "never", only where its key has that recorded: the acknowledgement may be lost, and a later
@@ -24,10 +25,18 @@ const RETRY_SECONDS = 5;
 const DETAIL_CHARS_MAX = 1_000;
 
 /** The `queue` of a Worker. See `ConsumerOptions` of the types. */
-export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES, retries = Infinity }) {
-  if (typeof path !== "string" && typeof path !== "function") throw new TypeError('consumer() takes a path: a template such as "/shops/{shop}/orders", or a function');
+export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTERS", deliveries = DELIVERIES, retries = Infinity, ...others } = {}) {
+  const wrong = (name, wanted) => new TypeError(`consumer(): ${name} is ${wanted}`);
+  const isText = typeof path === "string";
+  if (typeof path !== "function" && !(isText && path.startsWith("/"))) throw wrong("path", 'a template such as "/shops/{shop}/orders", or a function');
   // As a pattern of keys has it: it would be taken as it is, and all messages would be of one key.
-  if (typeof path === "string" && path.includes("/:")) throw new TypeError(`consumer() has ${path}: a name is in braces there, as {name}`);
+  if (isText && path.includes("/:")) throw new TypeError(`consumer() has ${path}: a name is in braces there, as {name}`);
+  if (!/^(undefined|string|function)$/.test(typeof id)) throw wrong("id", "the name of a member, or a function");
+  if (typeof method !== "string" || !/^(POST|PUT|PATCH|DELETE)$/i.test(method)) throw wrong("method", "POST, PUT, PATCH or DELETE");
+  if (typeof deadLetters !== "string") throw wrong("deadLetters", "the name of a binding");
+  if (typeof deliveries !== "number" || !(deliveries >= 1)) throw wrong("deliveries", "a number from 1 on");
+  if (typeof retries !== "number" || !(retries >= 0)) throw wrong("retries", "a number from 0 on");
+  for (const name in others) throw wrong(name, "no option");
   const pathOf = typeof path === "function" ? path : (body) => path.replace(/\{([^{}]*)\}/g, (_, name) => segment(member(body, name)));
   const idOf = typeof id === "string" ? (body) => member(body, id) : id;
   // Of "patch" the runtime makes no method that anything handles.

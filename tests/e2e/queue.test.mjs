@@ -285,6 +285,26 @@ test("a path whose names are not in braces is refused where it is named: all mes
   assert.equal(typeof consumer({ path: "/tills/{till}/sales:open" }), "function");
 });
 
+test("what is no option of a consumer, or none of its kind, is told when it is made, and not by each message", async () => {
+  const { consumer } = await natively("queue.js");
+  const wrong = {
+    path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/],
+    id: [null, 5, {}, ["id"]],
+    method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", ["POST"], {}],
+    deadLetters: [null, 5, { send() {} }],
+    deliveries: [null, "3", 0, 0.5, -1, Number.NaN, {}],
+    retries: [null, "3", -1, Number.NaN, {}],
+    deadletters: ["LETTERS"],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values) assert.throws(() => consumer({ path: "/{a}", [name]: value }), new RegExp(`^TypeError: consumer\\(\\).*\\b${name}\\b`), `${name}: ${String(value)}`);
+  }
+  assert.throws(() => consumer(), /path is a template/);
+  for (const fine of [{}, { id: () => "a", method: "patch", deadLetters: "LETTERS", deliveries: Infinity, retries: 0 }, { id: undefined, method: undefined, deadLetters: undefined, deliveries: undefined, retries: undefined }]) {
+    assert.equal(typeof consumer({ path: () => "/a", ...fine }), "function");
+  }
+});
+
 test("by a member, it is of no matter how old a message is", LIMIT, async () => {
   const old = { ...sale("old-named", "one"), timestamp: Date.now() - 3 * DAY_MS };
   assert.deepEqual((await deliver(server, "named", [old])).acknowledged, [old.id]);

@@ -381,6 +381,7 @@ test("a class that could not be served is refused where it is named, with the re
     schema: /Orders\.schema is a list/,
     "keys off": /Orders\.schema turns PRAGMA foreign_keys off, which does nothing/,
     "keys of main off": /Orders\.schema turns PRAGMA foreign_keys off/,
+    "key async": /Orders\.key must not be async: it says at once which key a request is of/,
     "key of numbers": /Orders\.key is a function, or a pattern/,
     "key of nothing": /Orders\.key is a function, or a pattern/,
     "key escaped": /Orders\.key is a function, or a pattern such as .*, written decoded/,

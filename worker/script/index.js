@@ -108,7 +108,10 @@ function check({ name, prototype, schema = [] }) {
 function ruleOf(Application) {
   const { name, key } = Application;
   if (key === undefined) return undefined;
-  if (typeof key === "function") return (head) => Application.key(head);
+  if (typeof key === "function") {
+    if (key.constructor !== Function) throw new TypeError(`${name}.key must not be async: it says at once which key a request is of`);
+    return (head) => Application.key(head);
+  }
   const [root, ...parts] = typeof key === "string" ? key.split("/") : [];
   const isOpen = parts.at(-1) === "*";
   if (isOpen) parts.pop();

@@ -213,6 +213,7 @@ const REFUSED = {
   schema: () => class Orders extends SemelObject { static schema = "CREATE TABLE"; handle() {} },
   "keys off": () => class Orders extends SemelObject { static schema = ["CREATE TABLE a (n)", "pragma foreign_keys=OFF; DROP TABLE a"]; handle() {} },
   "keys of main off": () => class Orders extends SemelObject { static schema = ["PRAGMA main.foreign_keys(0); DROP TABLE a"]; handle() {} },
+  "key async": () => class Orders extends SemelObject { static async key() {} handle() {} },
   "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
   "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
   "key escaped": () => class Orders extends SemelObject { static key = "/caf%C3%A9/:x"; handle() {} },
