@@ -461,6 +461,7 @@ test("wrong calls are refused before anything is sent", async (t) => {
   for (const [named, kind] of [[["accounts/a", ""], TypeError], [["accounts/a", "ü"], TypeError], [[undefined, "s"], TypeError], [["accounts/a", "s", { after: -1 }], RangeError], [["accounts/a", "s", { nothing: 1 }], TypeError]]) {
     await assert.rejects(semel.session(...named), kind);
   }
+  for (const store of [null, 5, {}, { load() {}, change() {} }]) await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: a store has the methods load, change and remove"));
   for (const handler of ["onrecovered", "onpaused", "onended"]) await assert.rejects(semel.session("accounts/a", "s", { [handler]: true }), TypeError, handler);
   await assert.rejects(session.fetch("https://other.test/", { method: "POST" }), TypeError);
   await assert.rejects(session.fetch("/a", { method: "POST", headers: { authorization: "x" } }), TypeError);
