@@ -22,4 +22,4 @@ export interface Check {
  * - `reopens`: whether what was stored is still there after closing and opening again. Default true; false of a store in memory.
  * - `shares`: whether a storage can be opened twice at a time. Default: as `reopens`.
  */
-export function conformance(open: (name: string) => Store | Promise<Store>, options?: { reopens?: boolean; shares?: boolean }): Check[];
+export function conformance(open: (name: string) => Store | Promise<Store>, options?: { reopens?: boolean | undefined; shares?: boolean | undefined }): Check[];

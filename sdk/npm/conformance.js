@@ -14,7 +14,11 @@ const EVERY_BYTE = Uint8Array.from({ length: 256 }, (_, index) => index);
 const MEBIBYTE = Uint8Array.from({ length: 1 << 20 }, (_, index) => (index * 31 + (index >> 8)) & 255);
 const ODD_IDS = ["a", "A", " a", "a ", "a/b", "../a", "a\\b", ".", "%2F", "a\nb", "a'b\"c", "$", "__proto__", "constructor", "0", "00", "ü", "u\u0308", "ключ", "鍵", "🔑", "x".repeat(255)];
 
-export function conformance(open, { reopens = true, shares = reopens } = {}) {
+export function conformance(open, { reopens = true, shares = reopens, ...others } = {}) {
+  if (typeof open !== "function") throw new TypeError("semel: `open` is a function, which opens the storage of a name");
+  for (const [name, value] of Object.entries({ reopens, shares })) if (typeof value !== "boolean") throw new TypeError(`semel: \`${name}\` is true or false`);
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new TypeError(`semel: the checks have no option ${unknown}`);
   const checks = [...ALWAYS, ...(reopens ? REOPENED : []), ...(shares ? SHARED : [])];
   const run = Math.random().toString(36).slice(2);
   return checks.map(([name, check], index) => ({ name, run: () => checked(open, `conformance-${run}-${index}`, check) }));

@@ -92,6 +92,13 @@ test("a store that answers at once, and has no close, does as well", async () =>
   assert.deepEqual(await failures(Plain, { reopens: false }), []);
 });
 
+test("what opens no store, and what is no option, is told before anything is checked", () => {
+  const open = () => new Memory(new Map(), "unused");
+  for (const nothing of [undefined, null, "open", new Memory(new Map(), "unused")]) assert.throws(() => conformance(nothing), /^TypeError: semel: `open` is a function/);
+  for (const name of ["reopens", "shares"]) for (const value of ["no", 0, null]) assert.throws(() => conformance(open, { [name]: value }), new TypeError(`semel: \`${name}\` is true or false`));
+  assert.throws(() => conformance(open, { reopen: false }), new TypeError("semel: the checks have no option reopen"));
+});
+
 test("what a store does not claim is not asked of it", async () => {
   // Each opening is a storage of its own.
   class Forgetful extends Memory {

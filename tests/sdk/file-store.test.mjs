@@ -16,6 +16,14 @@ test("the file store does all that a store must", async (t) => {
   for (const { name, run } of conformance((storage) => fileStore(join(folder, storage)))) await t.test(name, run);
 });
 
+test("what is no folder or no option of a store is told by its name when it is made", (t) => {
+  for (const folder of [undefined, null, 5, "", new URL("file:///tmp")]) assert.throws(() => fileStore(folder), /^TypeError: semel: `folder` is a path/);
+  for (const options of [null, 5, "1000"]) assert.throws(() => fileStore("unused", options), /^TypeError: semel: the options of a store are an object/);
+  for (const busyMs of [null, "5", -1, Number.NaN, 3_600_001]) assert.throws(() => fileStore("unused", { busyMs }), /^RangeError: semel: `busyMs` is/);
+  assert.throws(() => fileStore("unused", { busyMS: 5 }), new TypeError("semel: a store has no option busyMS"));
+  for (const options of [undefined, {}, { busyMs: undefined }, { busyMs: 0 }]) fileStore(join(folderOf(t), "unused"), options);
+});
+
 test("files and folders are their user's alone", async (t) => {
   const folder = join(folderOf(t), "made", "here");
   const before = process.umask(0);

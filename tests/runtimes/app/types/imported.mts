@@ -14,7 +14,7 @@ const durable: Semel = await Semel.open({ ...options, store }).catch((error: unk
   throw error instanceof StoreError && error.code === "store-blocked" ? new Error("busy") : error;
 });
 const living: string[] = await store.presence("owner").alive();
-const checks: Check[] = conformance((name: string): Store => fileStore(name), { shares: true });
+const checks: Check[] = conformance((name: string): Store => fileStore(name), { shares: true, reopens: undefined });
 await Promise.all([durable.close(), store.close(), ...checks.map((check) => check.run())]);
 console.log(living.length);
 
