@@ -36,8 +36,9 @@ pub struct KeyRules(Arc<[KeyLimits]>);
 impl KeyRules {
     /// Reads a JSON array of rules.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let rules =
-            Vec::<Json>::try_from(Json::parse(text.as_bytes())?).map_err(|expected| format!("not {expected}"))?;
+        let rules = Json::parse(text.as_bytes())
+            .and_then(|rules| Vec::<Json>::try_from(rules).map_err(|expected| format!("not {expected}")))
+            .map_err(|error| format!("{error}; rules are as [{{\"keys\":\"accounts/*\",\"recordsMax\":10}}]"))?;
         if rules.len() > KEY_RULES_MAX {
             return Err(format!("{} rules; there may be {KEY_RULES_MAX}", rules.len()));
         }
@@ -104,7 +105,8 @@ mod tests {
             ("[{\"keys\":\"\"}]", "not empty"),
             ("[{\"recordsMax\":1}]", "missing field `keys`"),
             ("[{\"keys\":\"a\",\"retention\":1}]", "unknown field `retention`"),
-            ("{\"keys\":\"a\"}", "not an array"),
+            ("{\"keys\":\"a\"}", "not an array; rules are as [{\"keys\":"),
+            ("accounts/*, carts/*", "; rules are as [{\"keys\":"),
             ("[1]", "rule 1: a rule must be an object"),
             ("[", "EOF"),
         ] {

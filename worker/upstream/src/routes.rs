@@ -63,8 +63,9 @@ pub struct Routes(Vec<Route>);
 impl Routes {
     /// Reads a JSON array of routes.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let routes =
-            Vec::<Json>::try_from(Json::parse(text.as_bytes())?).map_err(|expected| format!("not {expected}"))?;
+        let routes = Json::parse(text.as_bytes())
+            .and_then(|routes| Vec::<Json>::try_from(routes).map_err(|expected| format!("not {expected}")))
+            .map_err(|error| format!("{error}; routes are as [{{\"path\":\"/shops/:shop/*\"}}]"))?;
         if routes.len() > ROUTES_MAX {
             return Err(format!("{} routes; there may be {ROUTES_MAX}", routes.len()));
         }
@@ -339,6 +340,9 @@ mod tests {
             r#"[{"path":"/a","unknown":1}]"#,
         ] {
             assert!(Routes::parse(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["/shops/:shop, /carts/*", "{}", "\"/shops/*\""] {
+            assert!(Routes::parse(wrong).is_err_and(|error| error.contains("; routes are as [{\"path\":")), "{wrong}");
         }
     }
 }
