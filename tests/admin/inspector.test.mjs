@@ -256,6 +256,17 @@ test("records of one state: of all pages those that are meant, and who comes bac
   assert.deepEqual(mine.complaints, []);
 });
 
+test("each record has one mark of its state, in forced colours too, and on a phone it begins where its id does", LIMIT, async (t) => {
+  const { tab } = await open(t, at(SMALL), { viewport: { width: 375, height: 800 }, forcedColors: "active" });
+  await hasRows(tab, 100);
+  const list = await tab.evaluate(() => {
+    const marks = (element) => [element, ...element.querySelectorAll("*")].filter((each) => getComputedStyle(each, "::before").content === '""');
+    const [first] = document.querySelectorAll(".page [role=row]");
+    return { marks: marks(first).length, ofHead: marks(document.querySelector(".head")).length, indent: marks(first).at(-1).getBoundingClientRect().x - first.querySelector("a").getBoundingClientRect().x };
+  });
+  assert.deepEqual(list, { marks: 1, ofHead: 0, indent: 0 });
+});
+
 test("who types a prefix goes on where they were, and what an input method composes is left alone", LIMIT, async (t) => {
   const { mine, tab } = await open(t);
   await hasRows(tab, 100);

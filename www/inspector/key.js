@@ -14,7 +14,7 @@ const PAGE = 100;
 const NEARLY = 0.8;
 const COLUMNS = [
   ["Id", "wide"],
-  ["State", "state"],
+  ["State"],
   ["Changed", "time"],
   ["Principal", "who"],
   ["Status", "number"],

@@ -13,7 +13,7 @@ import { troubleOf } from "./trouble.js";
 const AHEAD = "800px";
 
 /**
- * Makes a list. `columns`: `[title, class]` of each; `load(after)` resolves to `{ items, next, total }`; `cells(item)`: elements or
+ * Makes a list. `columns`: `[title, class]` of each, or `[title]`; `load(after)` resolves to `{ items, next, total }`; `cells(item)`: elements or
  * texts; `noun`: "key"; `nothing`: what is said where there is none; `onerror`: may take an error over, by returning true.
  */
 export function endless({ name, label, columns, load, cells, noun, nothing, signal, onerror = () => false }) {
