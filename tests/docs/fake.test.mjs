@@ -1,8 +1,11 @@
 // What the SDK's README gives to copy: the `fetch` for tests, by which a change is answered, once; and the words of what waits.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { fileStore } from "../../sdk/npm/file.js";
 import { Semel } from "../../sdk/npm/node.js";
 
 const AsyncFunction = (async () => {}).constructor;
@@ -19,28 +22,61 @@ test("the fetch for tests answers a change, and is asked for it once", async () 
   assert.deepEqual(asked.filter((each) => each === "POST /orders"), ["POST /orders"]);
 });
 
-test("what waits is shown in the page's own words, until it is answered", async () => {
+/** What the README has a page do about an outbox: `order`, what ends the rest, and what was shown last, waited for. */
+async function worded(semel, rows) {
   const readme = await readFile(new URL("../../sdk/npm/README.md", import.meta.url), "utf8");
   const [, code] = /<!-- words -->\n```js\n([\s\S]*?)```/.exec(readme) ?? [];
   assert.ok(code, "the README has it");
-  let answer;
-  const answered = new Promise((resolve) => (answer = resolve));
-  const headers = () => ({ "semel-status": "executed", "semel-now": String(Date.now()), "semel-key": '"orders"' });
-  const semel = await Semel.open({ url: "https://worker.test", durability: "memory", fetch: async () => (await answered, new Response("{}", { headers: headers() })) });
-  const rows = new Map();
   const localStorage = { getItem: (name) => rows.get(name) ?? null, setItem: (name, text) => void rows.set(name, text) };
   const shown = [];
-  const order = await new AsyncFunction("semel", "localStorage", "show", `${code}; return order;`)(semel, localStorage, (waiting) => shown.push(waiting));
-  const until = async (expected) => {
+  const page = await new AsyncFunction("semel", "localStorage", "show", `${code}; return { order, end: () => (stop(), clearTimeout(again)) };`)(semel, localStorage, (waiting) => shown.push(waiting));
+  const shows = async (expected) => {
     for (const endMs = Date.now() + 5_000; JSON.stringify(shown.at(-1)) !== JSON.stringify(expected); ) {
       assert.ok(Date.now() < endMs, JSON.stringify(shown));
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
   };
-  const made = order("2 teas", { item: "tea", quantity: 2 });
-  await until([["2 teas", "sending"]]);
+  return { ...page, shows };
+}
+
+/** A worker that answers no change until it is told to. */
+function silent() {
+  let answer;
+  const answered = new Promise((resolve) => (answer = resolve));
+  const headers = () => ({ "semel-status": "executed", "semel-now": String(Date.now()), "semel-key": '"orders"' });
+  return { answer, options: { url: "https://worker.test", fetch: async (url, { method }) => (method === "POST" && (await answered), new Response("{}", { headers: headers() })) } };
+}
+
+test("what waits is shown in the page's own words, until it is answered", async () => {
+  const { answer, options } = silent();
+  const semel = await Semel.open({ ...options, durability: "memory" });
+  const page = await worded(semel, new Map());
+  const made = page.order("2 teas", { item: "tea", quantity: 2 });
+  await page.shows([["2 teas", "sending"]]);
   answer();
   assert.equal((await made).status, 200);
-  await until([]);
+  await page.shows([]);
+  page.end();
   await semel.close();
+});
+
+test("what another tab sends is shown in words too, until that one has its answer", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "semel-words-"));
+  t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }));
+  const { answer, options } = silent();
+  const [words, stores] = [new Map(), [fileStore(folder), fileStore(folder)]];
+  const [theirs, ours] = [await Semel.open({ ...options, store: stores[0] }), await Semel.open({ ...options, store: stores[1] })];
+  // From then on it is stored, and so seen by all.
+  const sent = new Promise((resolve) => theirs.addEventListener("attempt", ({ detail }) => detail.method === "POST" && resolve()));
+  const other = await worded(theirs, words);
+  const made = other.order("2 teas", { item: "tea", quantity: 2 });
+  await sent;
+  const page = await worded(ours, words);
+  await page.shows([["2 teas", "elsewhere"]]);
+  answer();
+  assert.equal((await made).status, 200);
+  await page.shows([]);
+  for (const { end } of [other, page]) end();
+  for (const semel of [theirs, ours]) await semel.close();
+  for (const store of stores) await store.close();
 });
