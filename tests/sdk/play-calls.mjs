@@ -28,11 +28,12 @@ export function makeCall(world, oracle, tab, isOwn = world.happens(tab.dials.own
   // By a hash, who asks for the same has the same id.
   const isHashed = !isOwn && dials.ids === "hash";
   const { body = isOwn ? `${id} ${world.below(2)}` : isHashed ? `hashed ${world.below(4)}` : `call-${oracle.calls.length}` } = given;
-  const salt = isHashed ? world.oneOf(undefined, 1, () => Math.floor(Date.now() / 200)) : undefined;
+  const salt = isHashed ? world.oneOf(undefined, 1, () => (page.calls("salt"), Math.floor(Date.now() / 200))) : undefined;
   const call = { tab: name, page, identity, id, isHashed, path, key, body, ordered, giveUpAfterMs, madeMs: world.time.ms, thaws: page.thaws, what: `${name}'s ${id} ${path} ${body}` };
   const aborting = new AbortController();
   call.abort = () => {
     call.abortedMs ??= world.time.ms;
+    oracle.givesUp(call);
     page.run(() => aborting.abort());
   };
   oracle.calls.push(call);
@@ -66,7 +67,8 @@ function bodyOf(world, body) {
   });
 }
 
-export function ask(world, oracle, { name, page, semel, identity }, id) {
+/** `leaves`: it is aborted at once. */
+export function ask(world, oracle, { name, page, semel, identity }, id, leaves = false) {
   const call = { page, identity, id, isAsking: true, what: `${name} who asks for ${id}` };
   oracle.calls.push(call);
   world.says(call.what);
@@ -74,7 +76,9 @@ export function ask(world, oracle, { name, page, semel, identity }, id) {
     const aborting = new AbortController();
     if (world.happens(0.2)) setTimeout(() => aborting.abort(), world.below(40));
     try {
-      await oracle.takes(call, id, await semel.outcome(id, { signal: aborting.signal }));
+      const answer = semel.outcome(id, { signal: aborting.signal });
+      if (leaves) aborting.abort();
+      await oracle.takes(call, id, await answer);
     } catch (error) {
       call.asked = error;
       world.says(`${call.what} is told ${error.code ?? error}, executed: ${error.executed}`);

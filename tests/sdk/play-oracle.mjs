@@ -27,6 +27,10 @@ export class Oracle {
   #isPutBack = false;
   /** What was given up in a page that has gone since: bodies. */
   #givenUp = new Set();
+  /** Calls that were given up, by body. */
+  #aborted = new Map();
+  /** Which page has an answer that it called for, and since when, by id. */
+  #answered = new Map();
   /** Ids that were told to be under way, so that they may be sent once more. */
   #doubted = new Set();
 
@@ -60,9 +64,19 @@ export class Oracle {
     }
   }
 
-  /** A page sends it, to have it executed. */
-  sends(page, id, body) {
+  /** What nobody has an answer to is given up: as long as its page can store that, none that is opened later may have it executed. */
+  givesUp(call) {
+    const { id, isHashed, body, page } = call;
+    if (id === undefined && !isHashed && !page.isClosed && !call.isOver && !page.storing) this.#aborted.set(body, call);
+  }
+
+  /** A page sends it, to have it executed. `isKnown`: what becomes of it is known by then. */
+  sends(page, id, body, isKnown) {
     if (this.#givenUp.has(body) && !this.#doubted.has(id)) this.#isWrong(`${id} of ${body} was given up, and is sent to be executed`);
+    const call = this.#aborted.get(body);
+    if (!call || call.page === page || isKnown || this.#doubted.has(id) || this.#isPutBack) return;
+    const { page: its, abortedMs } = call;
+    if (hasStored(its, abortedMs, page) && !(its.wasFrozenMs >= abortedMs)) this.#isWrong(`${id} of ${body} was given up before ${call.tab} was closed, and ${page.number} sends it to be executed`);
   }
 
   /** It was refused as one that may be under way. */
@@ -106,11 +120,16 @@ export class Oracle {
   async answers(call, response) {
     const said = await this.takes(call, call.id, response);
     call.ended = said;
+    this.#answered.set(said.id, [call.page, this.#world.time.ms]);
     if (said.body !== call.body || said.path !== call.path) this.#isWrong(`${call.tab} who calls ${call.id} ${call.path} ${call.body} got the answer to ${said.path} ${said.body}`);
   }
 
   /** What was never answered comes to who recovers. */
-  async recovers({ taken, name: tab, identity }, { requestId, response, error }) {
+  async recovers({ taken, name: tab, identity, page }, { requestId, response, error }) {
+    const [its, ms] = this.#answered.get(requestId) ?? [];
+    // Where nobody can tell who lives, or a page has lost its lock, two may see to one.
+    const isAnothers = !this.#world.hasPresence || its?.wasFrozenMs !== undefined || isOfPayload(requestId) || this.#world.lost.has(requestId);
+    if (its && !isAnothers && (its === page || hasStored(its, ms, page))) this.#isWrong(`${tab} recovers ${requestId}, and its own caller has the answer`);
     // Of what a store says that it has lost, that is told first.
     if (taken.has(requestId) && !this.#world.lost.has(requestId)) this.#isWrong(`${tab} recovers ${requestId} again, and has taken it`);
     if (response) await this.takes({ what: `${tab} who recovers`, identity }, requestId, response);
@@ -181,4 +200,9 @@ export class Oracle {
       last.set(lane, body);
     }
   }
+}
+
+/** Whether what came to a page that is closed is in the store since before another was opened. */
+function hasStored(page, ms, other) {
+  return page.isClosed && !page.storing && page.storedMs < other.openedMs && !(page.failedMs >= ms);
 }

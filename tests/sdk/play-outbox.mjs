@@ -1,22 +1,24 @@
 // A play of an outbox: three tabs that call, ask, give up, close, freeze, go offline and die as chance has it, until it is calm.
 
 import { Semel } from "../../sdk/npm/node.js";
+import { actsWithin, close, EVENTS } from "./play-callbacks.mjs";
 import { anyOf, ask, idOf, makeCall, OWN } from "./play-calls.mjs";
 import { isOfPayload, Oracle } from "./play-oracle.mjs";
 import { HEADERS_MS_MAX } from "./playing.mjs";
-import { Stub, URL_OF_STUB } from "./stub.mjs";
+import { problem, Stub, URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
 const TABS = 3;
 /** So long an answer is kept for another tab, and a little. */
 const KEPT_MS = 25 * 3_600_000;
 /** What befalls a tab, and how likely that is. Some plays have more of some of it. */
-const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, backup: 0, wait: 20 };
+const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, forget: 0, backup: 0, login: 2, wait: 20 };
 
 export async function playOutbox(world) {
   const oracle = new Oracle(world);
   const server = serverOf(world, oracle);
   const dials = dialsOf(world);
+  Object.assign(world, { isGuarded: dials.isGuarded, tokens: 1 });
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
   const limits = { maxAttempts: world.oneOf(1, 2, 32), maxPending: world.oneOf(5, 1_000) };
   const tabs = [];
@@ -30,13 +32,16 @@ export async function playOutbox(world) {
     // In the place of this one another is opened.
     tab.closes = async () => {
       world.says(`${tab.name} closes`);
-      await close(tab);
+      close(tab);
       tabs[tabs.indexOf(tab)] = await open();
     };
+    // What calls the application.
+    page.calls = (where) => actsWithin(world, oracle, tab, where);
+    page.openedMs = world.time.ms;
     world.says(`${tab.name} opens`);
     await page.run(async () => {
       const fetch = limitedFetch(world, oracle, page, server, limited.maxAttempts);
-      const options = { url: URL_OF_STUB, identity, ids: dials.ids, fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world), onpaused: onpausedOf(world) };
+      const options = { url: URL_OF_STUB, identity, ids: dials.ids, fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world, tab), onpaused: onpausedOf(world, page) };
       for (;;) {
         try {
           tab.semel = await Semel.open({ ...options, store: world.store(page) });
@@ -48,6 +53,7 @@ export async function playOutbox(world) {
       }
       const { semel } = tab;
       tab.onrecovered = async (recovered) => {
+        page.calls("onrecovered");
         await world.pass(20);
         if (world.happens(0.2)) throw new Error("not taken");
         world.says(`${tab.name} recovers ${recovered.requestId} ${recovered.response?.status} ${recovered.error?.code} ${recovered.error?.executed}`);
@@ -59,6 +65,8 @@ export async function playOutbox(world) {
       else takes();
       // What has an answer may be acknowledged before its caller goes on.
       semel.addEventListener("settled", ({ detail }) => oracle.ends(detail));
+      for (const event of EVENTS) semel.addEventListener(event, () => page.calls(event));
+      semel.subscribe(() => page.calls("subscribe"));
     });
     return tab;
   };
@@ -76,7 +84,7 @@ export async function playOutbox(world) {
     } else {
       await STEP[dials.step()](world, oracle, tab, server);
     }
-    if (tabs[at].page.isGone) tabs[at] = await open();
+    if (tabs[at].page.isGone || tabs[at].page.isClosed) tabs[at] = await open();
   }
   await calms(world, oracle, tabs, open, dials.identities);
   return world;
@@ -86,7 +94,7 @@ export async function playOutbox(world) {
 function dialsOf(world) {
   const more = { ...STEPS_OF };
   for (const name of ["call", "burst", "ask", "close", "network", "outage", "stall", "anew"]) more[name] *= world.oneOf(1, 1, 1, 4);
-  for (const name of ["thrownAway", "backup"]) more[name] = world.oneOf(0, 0, 0, 0, 3);
+  for (const name of ["thrownAway", "forget", "backup"]) more[name] = world.oneOf(0, 0, 0, 0, 3);
   const all = Object.entries(more).flatMap(([name, many]) => Array.from({ length: many }, () => name));
   return {
     step: () => world.oneOf(...all),
@@ -99,6 +107,10 @@ function dialsOf(world) {
     /** How likely who is told an end makes the same id anew. */
     again: world.oneOf(0, 0.2, 0.6),
     aborts: world.oneOf(0.1, 0.35, 0.7),
+    /** How likely it acts from within what calls it. */
+    acts: world.oneOf(0, 0, 0.05, 0.2),
+    /** Whether the server wants to know who asks, by a token that is renewed. */
+    isGuarded: world.below(3) === 0,
   };
 }
 
@@ -170,6 +182,21 @@ const STEP = {
     await tab.closes();
     makeCall(world, oracle, anyOf(world, tab), true, { id, place, body: `${id} ${1 - at}` });
   },
+  // As README.md has it: nothing of an identity is to be left on this device.
+  forget: async (world, oracle, { identity, tabs }) => {
+    const all = tabs.filter((tab) => tab.identity === identity);
+    if (all.some(({ page }) => page.isFrozen)) return;
+    all.forEach(close);
+    while (all.some(({ page }) => page.storing)) await world.sleep(5);
+    world.forgets(identity);
+    oracle.isStoreLost = true;
+  },
+  // The token is another from now on, and this tab has it, or that of somebody else.
+  login: (world, _, tab) => {
+    if (world.below(2)) world.tokens += 1;
+    tab.token = world.below(5) ? world.tokens : "another's";
+    tab.page.run(() => tab.semel.resume());
+  },
   backup: (world, oracle, _, server) => {
     if (!world.backup) return (world.backup = [server.kept, oracle.ran.length]);
     world.says(`the keys are as they were, after ${world.backup[1]} runs`);
@@ -190,7 +217,8 @@ function serverOf(world, oracle) {
     world.says(`runs ${key} ${id} ${path} ${body}`);
     return { status: world.oneOf(200, 200, 201, 404, 409), body: oracle.runs({ key, id, path, body, principal }) };
   };
-  const serve = (each) => async () => {
+  const serve = (call, each) => async () => {
+    if (!isLet(world, call)) return problem(...world.oneOf([401, "unauthorized"], [403, "forbidden"]), { executed: "no", retry: "after-fix" });
     try {
       return await each();
     } catch (refused) {
@@ -202,9 +230,14 @@ function serverOf(world, oracle) {
     const { key, kind, id, body } = call;
     const acked = [...call.acks.map(([each]) => each), ...(kind === "acks" ? call.json.ids.map((each) => each.id ?? each) : [])];
     oracle.acknowledges((...of) => server.record(...of), key, acked);
-    return world.carry(`${kind} ${key} ${id} ${body.slice(0, 60)} acknowledges ${acked}`, serve(each));
+    return world.carry(`${kind} ${key} ${id} ${body.slice(0, 60)} acknowledges ${acked}`, serve(call, each));
   };
   return server;
+}
+
+/** Whether it shows the token that is asked for now. */
+function isLet(world, { kind, headers }) {
+  return !world.isGuarded || kind === "health" || headers.get("authorization") === `Bearer ${world.tokens}`;
 }
 
 /** `fetch`, of which a page may have so many under way. Not of them: the clock, and what acknowledges. */
@@ -215,6 +248,8 @@ function limitedFetch(world, oracle, page, server, most) {
   const notBefore = new Map();
   return async (url, init) => {
     if (page.isClosed) world.faults.push(`${url} was sent though all is closed`);
+    if (!init.keepalive) page.calls("fetch");
+    init.signal?.throwIfAborted();
     if (/health|acks$/.test(url) || init.keepalive) return fetch(url, init);
     if ((underWay += 1) > most) world.faults.push(`${underWay} attempts are under way, of at most ${most}`);
     let hasEnded = false;
@@ -225,7 +260,7 @@ function limitedFetch(world, oracle, page, server, most) {
     init.signal.addEventListener("abort", ends);
     const said = init.headers.get?.("idempotency-key");
     const id = said?.replace(/"(cancel-)?/g, "");
-    if (said === `"${id}"` && Number(init.headers.get("semel-deadline")) > 0) oracle.sends(page, id, Buffer.from(init.body).toString());
+    if (said === `"${id}"` && Number(init.headers.get("semel-deadline")) > 0) oracle.sends(page, id, Buffer.from(init.body).toString(), server.knows(id));
     // What is made anew after its row was thrown away, nobody knows that of.
     if (world.time.ms + page.steadyMs < notBefore.get(id) && !world.lost.has(id)) world.faults.push(`${id} was sent sooner than the server asked for`);
     try {
@@ -240,27 +275,25 @@ function limitedFetch(world, oracle, page, server, most) {
   };
 }
 
-function headersOf(world) {
-  if (world.below(2)) return undefined;
+function headersOf(world, tab) {
+  if (!tab.dials.isGuarded && world.below(2)) return undefined;
+  tab.token = world.tokens;
   return async () => {
+    tab.page.calls("headers");
     await world.pass(HEADERS_MS_MAX);
     if (world.happens(0.05)) throw new Error("no token");
-    return { authorization: "Bearer token" };
+    return { authorization: `Bearer ${world.isCalm ? world.tokens : tab.token}` };
   };
 }
 
-function onpausedOf(world) {
+function onpausedOf(world, page) {
   return ({ requestId, error, resume, giveUp }) => {
     world.says(`${requestId} pauses: ${error.code}`);
+    page.calls("onpaused");
     // What is another's for good has nothing to wait for.
     const goesOn = world.isCalm ? error.code !== "fingerprint-mismatch" : world.happens(0.7);
     setTimeout(goesOn ? resume : giveUp, world.oneOf(1, 5, 50));
   };
-}
-
-async function close({ page, semel }) {
-  await page.run(() => semel.close());
-  page.isClosed = true;
 }
 
 function die(world, oracle, { name, page }) {
@@ -319,7 +352,7 @@ async function calms(world, oracle, tabs, open, identities) {
     if (!page.isOnline) page.goesOffline(true);
     page.run(() => Object.assign(semel, { onrecovered }));
     if (world.hasPresence && world.below(2)) continue;
-    await close({ page, semel });
+    close({ page, semel });
   }
   // What is stored now is found at the next look: where nobody can tell who lives, there is none.
   await world.sleep(5_000);
@@ -331,7 +364,7 @@ async function calms(world, oracle, tabs, open, identities) {
     const counts = JSON.stringify(semel.getSnapshot());
     if (counts !== '{"pending":0,"paused":0,"online":true}') world.faults.push(`what is shown in the end: ${counts}`);
   }
-  for (const tab of [...tabs, ...lasts]) await close(tab);
+  for (const tab of [...tabs, ...lasts]) close(tab);
   await world.sleep(KEPT_MS);
   // What was kept, and had still to be acknowledged, is let go of at the look after that.
   for (let many = 0; many < 3 && (many === 0 || world.rows.size); many += 1) {
@@ -339,7 +372,7 @@ async function calms(world, oracle, tabs, open, identities) {
       const next = await open(identity, ALL);
       makeCall(world, oracle, next, false, { body: `last ${many}` });
       await world.sleep(20_000);
-      await close(next);
+      close(next);
     }
   }
   if (world.rows.size) world.faults.push(`left in the store: ${[...world.rows.keys()]}`);

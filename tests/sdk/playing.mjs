@@ -128,6 +128,16 @@ class World {
     this.rows.clear();
   }
 
+  /** Whoever uses this device next finds nothing of `identity`. */
+  forgets(identity) {
+    this.says(`the rows of ${identity} are deleted`);
+    for (const [id, row] of this.rows) {
+      if (!Buffer.from(row).includes(`semel ${URL_OF_STUB} ${identity}`)) continue;
+      this.lost.add(id);
+      this.rows.delete(id);
+    }
+  }
+
   /** For so long the store does nothing that it is asked for. */
   stall(ms) {
     this.says(`the store does nothing for ${ms} ms`);
@@ -223,15 +233,19 @@ class World {
     const inTurn = (act) => (last = last.then(act, act));
     page.storing = 0;
     const counted = async (act) => {
+      if (page.isClosed) this.faults.push("a store is asked for a change though all is closed");
       page.storing += 1;
+      page.calls?.("the store");
       try {
         return await inTurn(act);
       } finally {
         page.storing -= 1;
+        page.storedMs = this.time.ms;
       }
     };
     const store = {
       load: async () => {
+        page.calls?.("the store");
         await this.pass(6);
         failing(this.fails / 2, "what is loaded");
         return structuredClone([...this.rows]);

@@ -178,6 +178,11 @@ export class Stub {
     return record?.until + TOMBSTONE_MS < this.now(key) && this.lapses(id) ? undefined : record;
   }
 
+  /** Whether any key has a record of it. */
+  knows(id) {
+    return [...this.#records.keys()].some((of) => of.endsWith(` ${id}`));
+  }
+
   /** Its records, to be put back to these later. */
   get kept() {
     return new Map(this.#records);
