@@ -20,6 +20,7 @@ impl Client {
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
+        let is_made = changed.is_some();
         let stays = match stage {
             Stage::Adding => self.added(now_ms, ticket, &mut request, changed),
             Stage::Watching { .. } => self.watched(now_ms, ticket, &mut request, changed),
@@ -36,7 +37,12 @@ impl Client {
             }
         };
         if stays {
+            // It was given up meanwhile: that is stored at once, whether or not anything may leave.
+            let is_untold = is_made && request.is_cancelling && !request.entry.is_cancelling;
             self.requests.insert(ticket, request);
+            if is_untold {
+                self.raise(now_ms, ticket);
+            }
         }
         self.advance(now_ms);
     }
@@ -57,7 +63,6 @@ impl Client {
                     (Some(first_sent_s), Some(deadline_ms)) if may_go => {
                         self.send(now_ms, ticket, request, Aim::Execute, Sent { first_sent_s, deadline_ms });
                     }
-                    _ if request.may_withdraw() => request.withdraw(&mut self.actions, ticket),
                     _ => request.stage = Stage::Waiting { due_ms: now_ms },
                 }
             }

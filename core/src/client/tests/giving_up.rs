@@ -293,6 +293,29 @@ fn what_is_given_up_while_its_row_is_raised_is_not_sent_to_be_executed() {
     assert_eq!(bench.sent.iter().map(deadline_ms).skip(1).collect::<Vec<_>>(), [0]);
 }
 
+/// Whoever goes on with it, be it after the end of this tab, is not to execute it.
+#[test]
+fn what_is_given_up_while_its_row_is_written_is_stored_as_that_though_nothing_may_leave_by_then() {
+    for is_new in [true, false] {
+        let mut bench = Bench::ready();
+        let ticket = if is_new {
+            bench.client.request(bench.now_ms, "x".into(), draft("x"), false).expect("a new id")
+        } else {
+            let ticket = bench.request("x");
+            bench.lose();
+            bench.now_ms += INTERVAL_MS;
+            bench.client.wake(bench.now_ms);
+            ticket
+        };
+        bench.client.give_up(bench.now_ms, ticket);
+        bench.client.set_offline(bench.now_ms, true);
+        let sent = bench.sent.len();
+        bench.drive();
+        assert!(is_kept_as_given_up(&bench), "{is_new}");
+        assert_eq!(bench.sent.len(), sent);
+    }
+}
+
 fn is_kept_as_given_up(bench: &Bench) -> bool {
     matches!(bench.row("x"), Some(Row::Pending(entry)) if entry.is_cancelling)
 }
