@@ -44,6 +44,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether this very place was given before: nobody else gives one of that epoch. So it is this request's, and no other's, though somebody may have
+    /// taken the row over before that could be told.
+    fn has_place(&self, given: Option<Place>) -> bool {
+        given.is_some() && self.place == given
+    }
+
     /// Whether it was left to whoever holds the session after that one. What has its answer, its owner tells.
     pub(super) fn is_left_before(&self, epoch: i64) -> bool {
         (1..epoch).contains(&self.orphaned) && self.answered.is_none() && holds(Rule::LeftTaken)
@@ -121,13 +127,14 @@ impl Change {
         match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
             // An id is one call's alone: there by its owner, it was added a moment ago.
-            (Self::Add(entry), Some(row)) if row.owner == entry.owner => Some(row),
+            (Self::Add(entry), Some(row)) if row.owner == entry.owner || row.has_place(entry.place) => Some(row),
             (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
                 let place = row.place.filter(|_| holds(Rule::PlaceKept));
                 Some(Entry { owner: by.clone(), orphaned: *epoch, place, ..row })
             }
             (Self::Adopt { by, epoch, .. }, Some(row)) if row.owner == *by && row.orphaned == *epoch => Some(row),
             (Self::Number { by, place }, Some(row)) if row.owner == *by => Some(Entry { place: Some(*place), ..row }),
+            (Self::Number { place, .. }, Some(row)) if row.has_place(Some(*place)) => Some(row),
             (Self::Keep { by, answered }, Some(row)) if row.owner == *by => {
                 Some(Entry { answered: Some(answered.clone()), ..row })
             }
@@ -315,6 +322,20 @@ mod tests {
             let before = if matches!(change, Change::Add(_)) { None } else { Some(row()) };
             let (_, Changed::Made(left)) = apply(&change, before.as_ref()) else { panic!("{change:?} is not made") };
             assert_eq!(apply(&change, Some(&left)).1, Changed::Made(left), "{change:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_given_before_somebody_took_the_row_over_is_given() {
+        let placed = Entry { place: Some(PLACE), ..row() };
+        let taken_over = Entry { owner: "b".into(), orphaned: 1, ..placed.clone() };
+        let other = Some(Place { seq: 8, ..PLACE });
+        for change in [Change::Number { by: "a".into(), place: PLACE }, Change::Add(placed)] {
+            assert_eq!(apply(&change, Some(&taken_over)).1, Changed::Made(taken_over.clone()), "{change:?}");
+            for place in [None, other] {
+                let another = Entry { place, ..taken_over.clone() };
+                assert_eq!(apply(&change, Some(&another)), (Write::Nothing, Changed::Not), "{change:?}");
+            }
         }
     }
 

@@ -42,7 +42,7 @@ impl Session {
             let change = change.clone();
             match &self.ended {
                 // There is no such place any more.
-                Some(failure) if change.gives_place() => self.conclude(ticket, failure.clone().never_ran()),
+                Some(failure) if change.gives_place() => self.fence(ticket, failure.clone().never_ran()),
                 _ => self.with(ticket, |request, actions| request.change(actions, ticket, change)),
             }
         }

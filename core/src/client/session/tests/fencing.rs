@@ -282,3 +282,69 @@ fn what_was_taken_over_and_may_have_run_is_asked_for_by_who_is_fenced_before_it_
         assert_eq!((rows.len(), zombie.session.counts(), zombie.session.wakes_at()), (usize::from(!ran), (0, 0), None));
     }
 }
+
+#[test]
+fn what_was_taken_over_goes_on_with_who_holds_the_session_though_the_store_failed_at_its_place() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
+    gone.call(&mut rows, "x");
+    let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
+    server.says.insert("y".into(), vec![(503, "unavailable", "unknown", "same-id")]);
+    zombie.call(&mut rows, "y");
+    zombie.arrives(&mut server, &mut rows);
+    zombie.look(&mut rows, &[]);
+    zombie.pass(&mut rows, INTERVAL_MS);
+    zombie.is_broken = true;
+    zombie.arrives(&mut server, &mut rows);
+    // It has yet to look at what is stored.
+    let mut holder = Tab::new("c");
+    holder.session.wake(0);
+    holder.drive(&mut rows);
+    holder.arrives(&mut server, &mut rows);
+    zombie.arrives(&mut server, &mut rows);
+    zombie.is_broken = false;
+    zombie.pass(&mut rows, 10 * INTERVAL_MS);
+    assert_eq!((zombie.failure("y"), zombie.recovered.len()), (("fenced", Executed::No), 0));
+    holder.look(&mut rows, &["b"]);
+    holder.arrives_all(&mut server, &mut rows);
+    assert_eq!((holder.body("x"), server.effects, rows.len()), ("ran x".to_owned(), vec!["x".to_owned()], 0));
+}
+
+/// A store that can't tell whether it has made a change makes it once more.
+#[test]
+fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_took_the_row_over_meanwhile() {
+    // The first gets its place as it is stored, the last of so many once there is one for it.
+    for before in [0, 64] {
+        let (mut server, mut rows) = (Server::default(), Rows::new());
+        let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+        tab.shares = true;
+        for number in 0..before {
+            tab.call(&mut rows, &format!("{number:02}"));
+        }
+        if before == 0 {
+            tab.slow = Some(Vec::new());
+        }
+        tab.call(&mut rows, "x");
+        tab.slow.get_or_insert_default();
+        let next = |tab: &Tab| tab.slow.iter().flatten().next().cloned();
+        let change = loop {
+            match next(&tab) {
+                Some((_, id, change)) if id == "x" => break change,
+                Some(_) => tab.store_next(&mut rows),
+                None => tab.arrives(&mut server, &mut rows),
+            }
+        };
+        apply(&mut rows, "x", &change);
+        // Where nobody can tell who lives, whoever opens takes all.
+        apply(&mut rows, "x", &Change::Adopt { by: "b".into(), from: "a".into(), epoch: 1 });
+        while next(&tab).is_some() {
+            tab.store_next(&mut rows);
+        }
+        tab.slow = None;
+        tab.call(&mut rows, "next");
+        tab.arrives_all(&mut server, &mut rows);
+        assert_eq!((tab.body("x"), tab.body("next")), ("ran x".to_owned(), "ran next".to_owned()));
+        assert!(server.effects.ends_with(&["x".to_owned(), "next".to_owned()]), "{:?}", server.effects);
+        assert!(rows.is_empty());
+    }
+}
