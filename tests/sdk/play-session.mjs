@@ -2,15 +2,30 @@
 
 import { Semel } from "../../sdk/npm/node.js";
 import { HEADERS_MS_MAX } from "./playing.mjs";
-import { deposit, SessionStub } from "./session-stub.mjs";
+import { SessionStub } from "./session-stub.mjs";
 import { URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
 const TABS_MAX = 3;
 
+/** What one request is told while those before it in its frame are answered. No key finds anything wrong with the closing of a place. */
+const REFUSALS = [[500, "rolled-back", "no", "same-id"], [503, "unavailable", "unknown", "same-id"], [503, "capacity", "no", "same-id"]];
+const WRONG = [[413, "too-large", "no", "after-fix"], [404, "not-found", "no", "after-fix"], [401, "unauthorized", "no", "after-fix"]];
+
+/** Each call is to a URL of its own, which ends in what it says. */
+export const bodyIn = (url) => new URL(url).search.slice(1);
+
+/** A request may be refused by itself, crash too often, or run without room for its answer. */
+export function befallElements(world, server) {
+  server.refuse = ({ session }) => (world.happens(world.refuses / 4) ? world.oneOf(...REFUSALS, ...(session ? WRONG : [])) : undefined);
+  server.crashes = () => world.happens(world.refuses / 10);
+  server.says = () => (world.happens(world.refuses / 8) ? [503, "unavailable", "unknown", "same-id"] : undefined);
+}
+
 export async function playSession(world) {
   const { faults } = world;
   const server = new SessionStub();
+  befallElements(world, server);
   let sender;
   server.each = ({ path, elements }, serve) => {
     for (const each of Array.isArray(elements) ? elements : []) if (!each.path.endsWith("/cancel")) checkGivenUp(each.body);
@@ -21,8 +36,15 @@ export async function playSession(world) {
     const call = calls.find((call) => call.body === body && call.page === sender);
     if (call?.abortedMs + HEADERS_MS_MAX + 1 < world.time.ms && call.thaws === sender.thaws && !server.effects.includes(body)) faults.push(`${body} was given up, and is sent`);
   };
+  /** An answer comes to who asked for that very body, and to nobody else. */
+  const checkAnswer = (body, { ran }) => {
+    if (ran !== body) faults.push(`${body} got the answer to ${ran}`);
+    answered.add(ran);
+  };
   const told = new Map();
   const [answered, aborted, calls] = [new Set(), new Set(), []];
+  /** What nobody waited for, and what was said of it: a body, and an error. */
+  const recovered = [];
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
   let opened = 0;
 
@@ -44,15 +66,19 @@ export async function playSession(world) {
         return fetch(...given);
       };
       tab.semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: sends, durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers: world.below(2) ? headers : undefined, ...intervals });
-      const onrecovered = async ({ response, error, requestId }) => {
+      const onrecovered = async ({ response, error, url }) => {
         await world.pass(10);
         if (world.happens(0.2)) throw new Error("not taken");
-        world.says(`${tab.name} recovers ${requestId}: ${error?.code}`);
-        if (response) answered.add((await response.json()).ran);
+        const body = bodyIn(url);
+        world.says(`${tab.name} recovers ${body}: ${error?.code}`);
+        if (error) return recovered.push([body, error]);
+        checkAnswer(body, await response.json());
       };
-      const onpaused = ({ error, resume, giveUp }) => {
-        world.says(`${tab.name} pauses: ${error.code}`);
-        setTimeout(world.isCalm || world.happens(0.8) ? resume : giveUp, world.oneOf(1, 5, 50));
+      const onpaused = ({ error, url, resume, giveUp }) => {
+        world.says(`${tab.name} pauses at ${bodyIn(url)}: ${error.code}`);
+        const goesOn = world.isCalm || world.happens(0.8);
+        if (!goesOn) aborted.add(bodyIn(url));
+        setTimeout(goesOn ? resume : giveUp, world.oneOf(1, 5, 50));
       };
       for (;;) {
         try {
@@ -84,9 +110,7 @@ export async function playSession(world) {
       // What has a header of its own goes alone, and not with others.
       const headers = world.happens(0.15) ? { "x-alone": body } : {};
       try {
-        const { ran } = await (await deposit(session, body, { headers, signal: aborting.signal })).json();
-        if (ran !== body) faults.push(`${body} got the answer to ${ran}`);
-        answered.add(body);
+        checkAnswer(body, await (await session.fetch(`/accounts/a/deposit?${body}`, { method: "POST", body, headers, signal: aborting.signal })).json());
         world.says(`${body} is answered`);
       } catch (error) {
         world.says(`${body} is told ${error.code ?? error}, executed: ${error.executed}`);
@@ -151,17 +175,19 @@ export async function playSession(world) {
 
   if (new Set(server.effects).size < server.effects.length) faults.push(`something ran twice: ${server.effects}`);
   const ran = new Set(server.effects);
-  // What a store says that it has lost, and has, is another's from then on.
-  const numbers = world.lost.size ? [] : calls.map(({ page }) => page.number);
+  // What a store says that it has lost, and has, is another's from then on; and where nobody can tell who lives, several have it.
+  const numbers = world.lost.size || !world.hasPresence ? [] : calls.map(({ page }) => page.number);
   for (const number of new Set(numbers)) {
     const made = calls.filter(({ body, page }) => page.number === number && ran.has(body)).map(({ body }) => body);
     const took = server.effects.filter((body) => made.includes(body));
     if (`${made}` !== `${took}`) faults.push(`tab ${number} called ${made}, and they ran as ${took}`);
   }
   for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
-  for (const [body, error] of told) world.checkTold(body, error, ran.has(body));
+  for (const [body, error] of [...told, ...recovered]) world.checkTold(body, error, ran.has(body));
   for (const body of ran) {
-    const isForgone = aborted.has(body) || told.get(body)?.code === "store-failed";
+    // Who can't tell who lives waits for nobody to hear.
+    const isAcknowledged = !world.hasPresence && recovered.concat([...told]).some(([whose, { code }]) => whose === body && code === "acknowledged");
+    const isForgone = aborted.has(body) || told.get(body)?.code === "store-failed" || isAcknowledged;
     if (!answered.has(body) && !isForgone) faults.push(`${body} ran, and nobody has its answer`);
   }
 }

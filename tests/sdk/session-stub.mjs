@@ -1,9 +1,14 @@
 // A key with sessions, as PROTOCOL.md has them, as a `fetch` function.
 //
-// Invariant: a place is taken once, by the epoch that is current then, and only as the next.
+// Invariants:
+// - A place is taken once, by the epoch that is current then, and only as the next.
+// - What is acknowledged is answered no more.
 
 import { Semel } from "../../sdk/npm/node.js";
 import { problem, Rows, URL_OF_STUB } from "./stub.mjs";
+
+/** So many places may be unacknowledged. */
+const WINDOW = 64;
 
 /** Opens an outbox that sends to `server`. It is closed after the test. */
 export async function outbox(t, { server = new SessionStub(), ...options } = {}) {
@@ -34,11 +39,17 @@ export class SessionStub {
   each = (_call, serve) => serve();
   /** What an element gets instead, if anything. */
   refuse = (_element) => undefined;
+  /** Whether its handler has crashed too often by now. */
+  crashes = (_element) => false;
+  /** What is said of an element, whatever became of it; undefined: that. */
+  says = (_element) => undefined;
   acked = 0;
   #epochs = [];
   #lastSeq = 0;
   #places = new Map();
   #takeOvers = new Map();
+  /** The cancellations that have an outcome, by id. */
+  #cancellations = new Map();
 
   fetch = async (url, init) => {
     const { pathname } = new URL(url);
@@ -70,7 +81,8 @@ export class SessionStub {
     if (path.endsWith("/sessions") || path.endsWith("/batch")) return JSON.parse(text);
     const [, name, epoch, seq, , ack] = /^"(.*)";epoch=(\d+);seq=(\d+)(;ack=(\d+))?$/.exec(headers.get("semel-session") ?? "") ?? [];
     const session = name === undefined ? undefined : { name, epoch: Number(epoch), seq: Number(seq), ...(ack && { ack: Number(ack) }) };
-    return [{ session, path, headers: Object.fromEntries(headers), body: text }];
+    const [, id] = /^"(.*)"$/.exec(headers.get("idempotency-key") ?? "") ?? [];
+    return [{ session, id, path, headers: Object.fromEntries(headers), body: text }];
   }
 
   #takeOver(id, { after }) {
@@ -86,23 +98,40 @@ export class SessionStub {
   #element(element) {
     const refused = this.refuse(element);
     if (refused) return of(...refused);
-    const isCancel = element.path.endsWith("/cancel");
-    const { epoch, seq, ack = 0 } = isCancel ? JSON.parse(element.body).session : element.session;
+    const answer = this.#judged(element);
+    const said = this.says(element);
+    return said ? of(...said) : answer;
+  }
+
+  #judged(element) {
+    if (!element.path.endsWith("/cancel")) return this.#at(element, element.session);
+    // It is recorded, unless it is refused, and answered as it was.
+    const known = this.#cancellations.get(element.id);
+    if (known) return known.body === element.body ? known.answer : of(422, "fingerprint-mismatch", "no", "after-fix");
+    const answer = this.#at(element, JSON.parse(element.body).session, true);
+    if (answer.status === 200) this.#cancellations.set(element.id, { body: element.body, answer });
+    return answer;
+  }
+
+  #at(element, { epoch, seq, ack = 0 }, isCancel = false) {
     const at = this.#epochs.findIndex((each) => each.epoch === epoch);
     const isCurrent = at === this.#epochs.length - 1;
     if (isCurrent) this.acked = Math.max(this.acked, Math.min(ack, this.#lastSeq));
     const taken = this.#places.get(seq);
     if (taken?.epoch === epoch) {
-      if (isCancel) return outcome({ state: taken.state });
-      if (taken.state === "cancelled") return of(410, "cancelled", "no", "never");
+      if (seq <= this.acked) return of(410, "acknowledged", "unknown", "never");
+      if (isCancel) return taken.state === "poisoned" ? of(410, "poisoned", "no", "never") : outcome({ state: taken.state });
+      if (taken.state !== "executed") return of(410, taken.state, "no", "never");
       return taken.body === bodyOf(element) ? outcome({ ran: taken.body }) : of(422, "fingerprint-mismatch", "no", "after-fix");
     }
     if (!isCurrent) return of(409, "fenced", "no", "never");
     if (seq !== this.#lastSeq + 1) return of(409, "sequence-gap", "no", "same-id");
+    if (seq > this.acked + WINDOW) return of(503, "capacity", "no", "same-id", { "retry-after": "1" });
     this.#lastSeq = seq;
-    const state = isCancel ? "cancelled" : "executed";
+    const state = isCancel ? "cancelled" : this.crashes(element) ? "poisoned" : "executed";
     this.#places.set(seq, { epoch, state, body: bodyOf(element) });
     if (isCancel) return outcome({ state });
+    if (state === "poisoned") return of(410, state, "no", "never");
     this.effects.push(bodyOf(element));
     return outcome({ ran: bodyOf(element) });
   }
@@ -112,7 +141,7 @@ const bodyOf = ({ body }) => (typeof body === "string" ? body : atob(body.base64
 const outcome = (body) => ({ status: 200, headers: { "semel-status": "executed", "content-type": "application/json" }, body: JSON.stringify(body) });
 const response = ({ status, headers, body }) => new Response(body, { status, headers });
 
-function of(status, code, executed, retry) {
-  const headers = { "semel-status": code, "content-type": "application/problem+json" };
+function of(status, code, executed, retry, more) {
+  const headers = { "semel-status": code, "content-type": "application/problem+json", ...more };
   return { status, headers, body: JSON.stringify({ code, executed, retry, detail: `this is ${code}` }) };
 }
