@@ -176,6 +176,31 @@ test("where the process stands still for longer than a call may take, that a pro
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
+test("what is in doubt is sent again, and asked for, only where it was sent and as it was to be asked for: anywhere else nobody knows of it", async () => {
+  const folder = await entered(PUT_ON);
+  const asked = (probe) => JSON.stringify([{ path: "/resend/orders", ...POLICIES.resend }, { path: "/probe/orders", ...POLICIES.probe, probe }]);
+  const changes = {
+    "another origin": ["outcome-unknown", (other) => ({ SEMEL_UPSTREAM: other.url })],
+    "another path of it": ["outcome-unknown", (_, side) => ({ SEMEL_UPSTREAM: `${side.url}/v2` })],
+    "the same, written otherwise": ["executed", (_, side) => ({ SEMEL_UPSTREAM: `${side.url}/` })],
+    "another way to ask": ["outcome-unknown", () => ({ SEMEL_UPSTREAM_ROUTES: asked("/by-ref/no-{body.ref}") }), "probe"],
+  };
+  for (const [name, [expected, changed, only]] of Object.entries(changes)) {
+    for (const policy of [only ?? ["resend", "probe"]].flat()) {
+      const [side, other] = [await otherSide(after, { knowsIds: policy === "resend" }), await otherSide(after, { knowsIds: true })];
+      const to = await front(after, side, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "5" }, { folder });
+      const [id, ref] = [randomUUID(), randomUUID()];
+      side.trouble.push((response) => response.destroy());
+      assert.equal((await order(to, policy, ref, { id })).semel, "unavailable", name);
+      await to.restart({ vars: { ...to.vars, ...changed(other, side) } });
+      await to.send("POST", "/clock", { body: "10000" });
+      const answer = await settled(() => order(to, policy, ref, { id }));
+      assert.deepEqual([answer.semel, side.made.get(ref), other.requests.length], [expected, 1, 0], `${name}, ${policy}`);
+      await to.kill();
+    }
+  }
+});
+
 /** In place of the worker's entry: it has its module crash where it is asked to. */
 const CRASHING = `
 import upstream from "./upstream.js";

@@ -12,7 +12,7 @@ import { connect } from "cloudflare:sockets";
 import { RpcStub } from "cloudflare:workers";
 import { inTime, within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
-import { timeoutSeconds } from "./settings.js";
+import { rootOf, timeoutSeconds } from "./settings.js";
 
 const TIMEOUT_SECONDS_MAX = 600;
 /** What the engine can record. */
@@ -88,7 +88,7 @@ function sendOf(env) {
   const base = URL.canParse(address) ? new URL(address) : {};
   const isPlain = base.username + base.password + base.search + base.hash === "";
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
-  const root = base.origin + base.pathname.replace(/\/$/, "");
+  const root = rootOf(base);
   const connects = String(env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false);
   if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
   return async (asked, leftMs) => {

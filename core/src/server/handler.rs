@@ -120,6 +120,8 @@ pub(super) trait Served {
     fn serve(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
     /// [`Handler::is_remote`].
     fn sends(&self, method: &Method, path: &Path) -> bool;
+    /// [`Handler::whither`].
+    fn sends_to(&self, request: &Request) -> i64;
     /// [`Handler::makes_ids`].
     fn names(&self, method: &Method, path: &Path) -> bool;
     /// [`Handler::owns`].
@@ -164,6 +166,10 @@ impl<H: Handler> Served for H {
 
     fn sends(&self, method: &Method, path: &Path) -> bool {
         self.is_remote(method, path)
+    }
+
+    fn sends_to(&self, request: &Request) -> i64 {
+        self.whither(request)
     }
 
     fn names(&self, method: &Method, path: &Path) -> bool {
@@ -244,6 +250,12 @@ pub trait Handler {
     /// Whether it is executed elsewhere: [`Handler::handle`] says [`Failure::Remote`] then, and nothing else, and never otherwise.
     fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
         false
+    }
+
+    /// What stands for where such a request is sent, and for what it is asked for by once it is in doubt: from 0 to 2^53, and another wherever who would be
+    /// asked may know nothing of what was sent.
+    fn whither(&self, _request: &Request) -> i64 {
+        0
     }
 
     /// The id of a change whose client sent none; `None`: it needs one.

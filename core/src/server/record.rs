@@ -107,6 +107,8 @@ pub enum State {
         first_ms: i64,
         /// What an attempt may do to find out what became of it, once nothing of it is under way.
         finds: Finds,
+        /// What the handler said stands for where it was sent; `None`: versions before this have sent it, and did not keep that.
+        whither: Option<i64>,
     },
     /// Its outcome is gone, and it must not run again.
     Tombstone {

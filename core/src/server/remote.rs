@@ -118,7 +118,8 @@ impl Turn<'_> {
             Policy::Resend { dedup_s } => Finds::Until(after_s(first_ms, *dedup_s).min(known_until_ms)),
             Policy::Probe { settle_s, .. } => Finds::Asked(after_s(now_ms, *settle_s)),
         };
-        let state = State::Dispatched { fingerprint: identified.fingerprint, times, first_ms, finds };
+        let (fingerprint, whither) = (identified.fingerprint, Some(self.handler.sends_to(self.arrival.request)));
+        let state = State::Dispatched { fingerprint, times, first_ms, finds, whither };
         let mut work = self.work(loaded);
         if holds(Rule::DispatchRecorded) {
             atomically(self.sql, || {
@@ -136,7 +137,7 @@ impl Turn<'_> {
     /// What becomes of an attempt of a request that is in doubt.
     pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         let Some(Record { at_ms, state, .. }) = &identified.found else { return Err(undispatched()) };
-        let State::Dispatched { times, first_ms, finds, .. } = *state else { return Err(undispatched()) };
+        let State::Dispatched { times, first_ms, finds, whither, .. } = *state else { return Err(undispatched()) };
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
             // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
@@ -147,10 +148,12 @@ impl Turn<'_> {
             return self.still_in_doubt(loaded, identified, outcome_unknown());
         }
         let policy = self.policy(loaded)?;
+        // Anywhere else nobody knows of it, nor wherever it is asked for by something else.
+        let is_there = whither.is_none_or(|whither| whither == self.handler.sends_to(self.arrival.request));
         match policy {
             // Whether ids were known as it was sent, where it was to be asked for, nobody knows.
             Policy::Resend { dedup_s }
-                if matches!(finds, Finds::Until(_)) && now_ms < after_s(first_ms, dedup_s)
+                if matches!(finds, Finds::Until(_)) && is_there && now_ms < after_s(first_ms, dedup_s)
                     || !holds(Rule::ResendEnds) =>
             {
                 // It does not start any more, but it may have before.
@@ -160,7 +163,8 @@ impl Turn<'_> {
                     self.dispatch(loaded, identified, &policy)
                 }
             }
-            Policy::Probe { path, settle_s, .. } => {
+            // What was to be sent again may be found by whatever asks for it, which proves nothing where it is not.
+            Policy::Probe { path, settle_s, .. } if is_there || matches!(finds, Finds::Until(_)) => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
                 // How long what was to be sent again may have been under way, its record does not say.
                 let is_past = |proves_ms: i64| now_ms >= after_s(*at_ms, settle_s).max(proves_ms);
@@ -169,7 +173,7 @@ impl Turn<'_> {
                 loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
                 Ok(answer)
             }
-            Policy::Report | Policy::Resend { .. } => self.still_in_doubt(loaded, identified, outcome_unknown()),
+            _ => self.still_in_doubt(loaded, identified, outcome_unknown()),
         }
     }
 

@@ -199,11 +199,13 @@ pub(super) fn write(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<()
             is_started = i64::from(*started).into();
             number::SUSPECT
         }
-        State::Dispatched { fingerprint: print, times, first_ms, finds } => {
+        State::Dispatched { fingerprint: print, times, first_ms, finds, whither } => {
             fingerprint = print.as_bytes().into();
             crashes = (*times).into();
             is_started = (*first_ms).into();
             executed = finds_number(*finds).into();
+            // It has no status yet.
+            outcome[0] = (*whither).into();
             number::DISPATCHED
         }
         State::Tombstone { kind, executed: ran, lapses_ms: lapses } => {
@@ -422,6 +424,7 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
                 proves_ms @ ..0 => Finds::Asked(proves_ms.wrapping_neg()),
                 until_ms => Finds::Until(until_ms),
             },
+            whither: optional(&status)?,
         },
         number::ACKNOWLEDGED => tombstone(TombstoneKind::Acknowledged)?,
         number::EXPIRED => tombstone(TombstoneKind::Expired)?,

@@ -244,6 +244,63 @@ fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be
     is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
 }
 
+/// Nobody there knows its id, and that nothing is there proves nothing of where it was sent.
+#[test]
+fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_sent_again_nor_asked_for() {
+    for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
+        let mut world = remote(policy.clone());
+        in_doubt(&mut world, "a");
+        world.handler.whither.set(7);
+        world.restart();
+        world.pass_s(60);
+        is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
+        // Its client was told so: nothing is sent either once all is as it was.
+        world.handler.whither.set(0);
+        world.restart();
+        world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
+        is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
+        // What is sent from then on is sent again to where that was.
+        world.handler.whither.set(7);
+        world.restart();
+        in_doubt(&mut world, "b");
+        world.restart();
+        world.pass_s(60);
+        world.send(&order("b")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert!(world.take_call().is_some(), "{policy:?}");
+    }
+}
+
+/// Versions before did not keep where it was sent: it is as it was with them.
+#[test]
+fn what_a_version_before_has_sent_is_sent_again_and_asked_for_as_it_was() {
+    for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
+        let mut world = remote(policy.clone());
+        in_doubt(&mut world, "a");
+        world.database.tamper("UPDATE semel_records SET status = NULL");
+        world.handler.whither.set(7);
+        world.restart();
+        world.send(&order("a")).is_problem(409, "in-flight", "unknown", "same-id");
+        assert!(world.take_call().is_some(), "{policy:?}");
+    }
+}
+
+/// What asks for it since is another thing than that by which it was to be sent again, wherever that is.
+#[test]
+fn what_was_to_be_sent_again_may_be_found_wherever_it_is_asked_for_since() {
+    let mut world = resend();
+    in_doubt(&mut world, "a");
+    *world.handler.policy.borrow_mut() = probe_of(5, 6);
+    world.handler.whither.set(7);
+    world.restart();
+    world.pass_s(59);
+    for (ended, status) in [(answered(404, ""), 409), (answered(200, "it is there"), 200)] {
+        world.send(&order("a")).is_problem(409, "in-flight", "unknown", "same-id");
+        let probed = world.take_call().expect("a probe");
+        assert_eq!(world.settle(&order("a"), &probed, ended).status(), status);
+        assert_eq!(world.take_call(), None);
+    }
+}
+
 fn probe_of(timeout_s: i64, settle_s: i64) -> Policy {
     Policy::Probe { path: "/orders/1".to_owned(), timeout_s, settle_s }
 }

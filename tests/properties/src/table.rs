@@ -91,6 +91,7 @@ fn other_state(source: &mut Source<'_>, kind: usize) -> State {
                     true => Finds::Until(number(source).max(0)),
                     false => Finds::Asked(number(source).max(1)),
                 },
+                whither: source.optional(number),
             }
         }
         _ => State::Tombstone {

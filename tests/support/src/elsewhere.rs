@@ -17,6 +17,8 @@ use std::cell::{Cell, RefCell};
 pub struct Elsewhere {
     /// What becomes of what is in doubt.
     pub policy: RefCell<Policy>,
+    /// What stands for where it is sent.
+    pub whither: Cell<i64>,
     /// Whether it says before that it has requests sent.
     pub says_so: Cell<bool>,
     /// How often it was asked.
@@ -26,7 +28,7 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// With a policy.
     pub fn new(policy: Policy) -> Self {
-        Self { policy: RefCell::new(policy), says_so: Cell::new(true), calls: Cell::new(0) }
+        Self { policy: RefCell::new(policy), whither: Cell::new(0), says_so: Cell::new(true), calls: Cell::new(0) }
     }
 }
 
@@ -43,6 +45,10 @@ impl Handler for Elsewhere {
 
     fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
         self.says_so.get()
+    }
+
+    fn whither(&self, _request: &Request) -> i64 {
+        self.whither.get()
     }
 
     fn handle(&self, context: &mut Context<'_>, _request: &Request) -> Result<Response, Failure> {

@@ -54,6 +54,10 @@ impl<H: Handler> Handler for Shared<H> {
         self.0.is_remote(method, path)
     }
 
+    fn whither(&self, request: &Request) -> i64 {
+        self.0.whither(request)
+    }
+
     fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
         self.0.id(principal, request)
     }

@@ -8,6 +8,7 @@ mod template;
 pub use routes::{Route, Routes};
 
 use semel_core::message::Headers as Lines;
+use semel_core::server::remote::Policy;
 use semel_core::server::router;
 use semel_worker::{
     Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, RequestId, Response, Sql, SqlError,
@@ -15,6 +16,9 @@ use semel_worker::{
 use wasm_bindgen::prelude::*;
 
 semel_worker::export!(Upstream);
+
+/// FNV-1a: nobody gains by two addresses, or paths, that it does not tell apart.
+const HASH_PRIME: u32 = 0x0100_0193;
 
 #[wasm_bindgen(raw_module = "./settings.js")]
 extern "C" {
@@ -24,6 +28,9 @@ extern "C" {
     /// The setting `SEMEL_UPSTREAM_TIMEOUT_SECONDS`.
     #[wasm_bindgen(js_name = timeoutSeconds)]
     fn timeout_seconds() -> f64;
+    /// What stands for where all is sent, in 32 bits.
+    #[wasm_bindgen(js_name = sideNumber)]
+    fn side_number() -> u32;
 }
 
 /// How long an attempt waits for its turn, or for its outcome, in ms.
@@ -37,6 +44,8 @@ pub struct Upstream {
     routes: Routes,
     /// How long a call may be under way.
     timeout_s: i64,
+    /// What stands for where all is sent.
+    side: u32,
     /// Why there are none, where they can't be read.
     wrong: Option<String>,
 }
@@ -45,10 +54,10 @@ impl Default for Upstream {
     fn default() -> Self {
         let timeout_s = timeout_seconds().ceil() as i64;
         match routes_text().map_or_else(|| Ok(Routes::default()), |text| Routes::parse(&text)) {
-            Ok(routes) => Self { routes, timeout_s, wrong: None },
+            Ok(routes) => Self { routes, timeout_s, side: side_number(), wrong: None },
             Err(reason) => {
                 let wrong = Some(format!("SEMEL_UPSTREAM_ROUTES: {reason}"));
-                Self { routes: Routes::default(), timeout_s, wrong }
+                Self { routes: Routes::default(), timeout_s, side: 0, wrong }
             }
         }
     }
@@ -71,6 +80,15 @@ impl Handler for Upstream {
 
     fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
         true
+    }
+
+    fn whither(&self, request: &Request) -> i64 {
+        let path = match self.routes.policy(request, self.timeout_s) {
+            Policy::Probe { path, .. } => path,
+            Policy::Report | Policy::Resend { .. } => String::new(),
+        };
+        // As settings.js goes on from one sign to the next.
+        path.bytes().fold(self.side, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(HASH_PRIME)).into()
     }
 
     fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
