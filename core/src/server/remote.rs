@@ -265,6 +265,8 @@ impl Turn<'_> {
             Decision::Doubt => in_flight(),
             // It is refused at its turn, whatever has come to be by then.
             Decision::Execute if identified.found.is_none() && !self.is_granted(id) => not_granted(),
+            // Its key was deleted meanwhile, and it has left nevertheless.
+            Decision::Execute if self.is_under_way(id) => in_flight(),
             _ => locked(),
         })
     }

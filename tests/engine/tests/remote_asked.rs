@@ -147,6 +147,19 @@ fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
     }
 }
 
+/// It has left, so it is not said that it did not run.
+#[test]
+fn what_is_under_way_is_told_so_to_who_sends_it_again_though_its_key_was_deleted() {
+    let mut world = resend();
+    let call = post("/orders").id("a").body("one");
+    let sent = dispatched(&mut world, &call, 1);
+    world.send(&delete_key("d"));
+    world.wait(&call).is_problem(409, "in-flight", "unknown", "same-id");
+    world.wait(&post("/orders").id("b").body("one")).is_problem(409, "locked", "no", "same-id");
+    world.settle(&call, &sent, answered(201, "made")).is_problem(409, "outcome-unknown", "unknown", "never");
+    world.wait(&call).is_problem(409, "locked", "no", "same-id");
+}
+
 /// A row of a version before this has no instant, or says that it was told so.
 #[test]
 fn what_an_older_version_has_left_in_doubt_is_told_as_it_was() {
