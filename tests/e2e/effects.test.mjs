@@ -19,12 +19,13 @@ const OUTSIDE = [undefined, "POST", "https://api.example/hook", "idempotency-key
 function sender(t, { next = [], key = async () => [200, "semel-status:executed\n", undefined], outside } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const noted = t.mock.method(console, "log", () => {});
-  const its = { next: [...next], told: [], asked: 0, woken: 0, background: 0, wakesMs: undefined, calls: [], turns: { taken: undefined }, ready: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
+  const its = { next: [...next], told: [], asked: 0, chances: new Set(), woken: 0, background: 0, wakesMs: undefined, calls: [], turns: { taken: undefined }, ready: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
   const engine = {
     has_to_send: () => its.next.length > 0,
     wakes_to_send_at: () => its.wakesMs,
-    send_next: () => {
+    send_next: (_now, chance) => {
       its.asked += 1;
+      its.chances.add(chance);
       if (its.fails) throw its.fails;
       const what = its.next.shift();
       return what && [its.asked, its.asked * 10, ...what];
@@ -62,6 +63,8 @@ test("all that may be sent is sent at once, and what came of each is told, and a
   assert.deepEqual(its.calls.map(([name, method, pathname, search, lines, body]) => [name, method, pathname, search, lines, body]), Array(2).fill(["other", "POST", "/deposit", "?a=1", "x-one:1\n", TO_KEY[4]]));
   assert.deepEqual(its.told, [[1, 10, 409, "locked", "why"], [2, 20, 409, "locked", "why"]]);
   assert.ok(its.asked > 3 && its.woken > 0);
+  // An object that was put back asks with others than it has asked with.
+  assert.deepEqual([its.chances.size, [...its.chances].every(Number.isSafeInteger)], [its.asked, true]);
 });
 
 test("the line of the log that another key's answer has is written where that is heard", async (t) => {

@@ -68,19 +68,25 @@ test("a request goes whole: below the path of its origin, with its query and its
   ]);
 });
 
+test("a read of a client's has no id", async (t) => {
+  const asked = network(t);
+  await senderOf(ORIGIN)([], undefined, ["GET", "/orders", "", "accept:text/plain\n"]);
+  assert.deepEqual(Object.fromEntries(asked[0].headers), { accept: "text/plain", "accept-encoding": "identity" });
+});
+
 test("a probe asks under no condition, for no part, and has nothing of the body that it does without", async (t) => {
   const asked = network(t);
   const send = senderOf(ORIGIN);
-  const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\n';
+  const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\nif_match:"a"\n';
   await sent(send, { lines });
   await sent(send, { lines, probe: "/orders/1" });
   const names = (request) => [...request.headers.keys()].filter((name) => lines.includes(`${name}:`));
-  assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "range"], ["accept"]]);
+  assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "if_match", "range"], ["accept"]]);
 });
 
 test("what a client names in Connection stays here, however it writes that", async (t) => {
   const asked = network(t);
-  await sent(senderOf(ORIGIN), { lines: "connection:close,  X-One ,x-two\nx-one:1\nx-two:2\nx-own:3\nsemel-key:\"k\"\nsemel-principal:\"alice\"\nauthorization:Bearer its-own\n" });
+  await sent(senderOf(ORIGIN), { lines: "connection:close,  X-One ,x-two,x_three\nx-one:1\nx-two:2\nx_three:3\nx-own:3\nsemel-key:\"k\"\nsemel-principal:\"alice\"\nauthorization:Bearer its-own\n" });
   const its = Object.fromEntries(asked[0].headers);
   assert.deepEqual(its, { "accept-encoding": "identity", "idempotency-key": "an-id", "semel-key": '"k"', "semel-principal": '"alice"', "x-own": "3" });
 });
@@ -183,6 +189,10 @@ test("where a connection is to be made first, it is made to the port of the orig
   const told = sent(first("http://api.example"));
   await passes(t, 5_000);
   assert.deepEqual(await told, [true, "Error: no connection: Error: no answer in 5000 ms", undefined]);
+  // It takes no longer than its call may.
+  const short = sent(senderOf({ SEMEL_UPSTREAM: "http://api.example", SEMEL_UPSTREAM_CONNECT_FIRST: "true", SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" }));
+  await passes(t, 1_000);
+  assert.deepEqual(await Promise.race([short, turn("waits")]), [true, "Error: no connection: Error: no answer in 1000 ms", undefined]);
   assert.deepEqual([asked.length, refused.open, hangs.open], [0, 0, 0]);
 });
 

@@ -350,6 +350,11 @@ test("a member is one segment of the path, whatever is in it; what is empty, no 
     const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
     assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
   }
+  // Nor is what begins a path taken for a host.
+  for (const path of ["//elsewhere/x", "/x?a=//b"]) {
+    const [, , [[, pathname, search]]] = await consumed(t, EXECUTED, {}, { path: () => path });
+    assert.equal(pathname + search, path);
+  }
   for (const [body, path] of [[{ a: "" }], [{ a: 1.5 }], [{ a: 2 ** 53 }], [{ a: true }], [new Uint8Array(1), "/{byteLength}"], [new Map(), "/{size}"]]) {
     const [done, [reason], asked] = await consumed(t, EXECUTED, { body }, path && { path });
     assert.deepEqual([done, reason.code, asked], [["ack"], "message-invalid", []]);
@@ -362,6 +367,7 @@ test("an id is a text of 1 to 255 characters; where its function gives another, 
     throw new Error("x".repeat(2_000));
   };
   assert.deepEqual((await of("x".repeat(255)))[0], ["ack"]);
+  assert.match((await of('a "b" \\'))[2][0][3], /^idempotency-key:"a \\"b\\" \\\\"$/m);
   for (const id of ["", "x".repeat(256)]) assert.match((await of(id))[1][0].detail, /the id of a message has 1 to 255 characters/);
   for (const id of [5, undefined, Promise.resolve("x")]) assert.match((await of(id))[1][0].detail, /the id of a message is a text/);
   assert.equal((await consumed(t, EXECUTED, {}, { id: throws }))[1][0].detail.length, 1_000);
@@ -382,6 +388,8 @@ test("what is cancelled is named with its whole key, by a change as any other is
   assert.deepEqual([done, letters, cancel.slice(0, 3)], [[5], [], ["POST", "/semel/v1/keys/a%2Fb%25%2Fc/cancel", ""]]);
   assert.match(lines, /prefer:wait=20\nsemel-first-sent:@5\n/);
   assert.match(cancel[3], /prefer:wait=20\nsemel-first-sent:@\d+\n/);
+  // What says nothing of when to come again comes again after an interval.
+  assert.deepEqual((await consumed(t, fails(), { attempts: 1 })).slice(0, 2), [[5], []]);
   const [, [reason], asked] = await consumed(t, fails({ code: "unavailable", executed: "unknown" }), { attempts: 3 }, { retries: 2 });
   assert.deepEqual([reason.executed, reason.retry, asked.length], ["unknown", "same-id", 1]);
 });
