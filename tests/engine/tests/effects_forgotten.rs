@@ -104,6 +104,29 @@ fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
 }
 
 #[test]
+fn what_an_object_was_told_of_an_epoch_is_past_once_it_has_taken_over_from_that() {
+    let (mut alice, mut bob, _lost) = sent();
+    alice.restart();
+    let (unheard, _) = take_over(&mut alice);
+    assert_eq!(delivered(&mut bob, &unheard).status(), 200);
+    alice.restart();
+    let (refused, _) = take_over(&mut alice);
+    told_of(&mut alice, &mut bob, &refused).is_problem(409, "fenced", "no", "never");
+    alice.pass_ms(1_000);
+    let (taken, after) = take_over(&mut alice);
+    assert_eq!((after, told_of(&mut alice, &mut bob, &taken).status()), (json!(2), 200));
+    // It may have run by now.
+    let credit = alice.send_next().expect("the credit");
+    alice.sent(&credit, Heard::Nothing("lost".to_owned()));
+    alice.pass_ms(1_000);
+    let again = alice.send_next().expect("the credit");
+    let fenced = Heard::Answered { status: 409, semel: "fenced".to_owned(), body: Vec::new() };
+    alice.sent(&again, fenced);
+    alice.pass_ms(1_000);
+    assert_eq!(take_over(&mut alice).1, 3);
+}
+
+#[test]
 fn a_key_that_was_put_back_to_an_earlier_epoch_has_not_forgotten_the_session() {
     let (mut alice, mut bob) = two();
     // As it was after the first take-over, of two.
