@@ -15,7 +15,7 @@ export class Shop extends SemelObject<Env> {
      CREATE TABLE orders (number INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, quantity INTEGER NOT NULL)`,
   ];
 
-  #db: DrizzleSqliteDODatabase = drizzle(this.ctx.storage);
+  #db: DrizzleSqliteDODatabase<{ stock: typeof stock; orders: typeof orders }> = drizzle(this.ctx.storage, { schema: { stock, orders } });
 
   handle(_ctx: Context, request: HandlerRequest): Answer | null {
     const db = this.#db;
@@ -23,7 +23,7 @@ export class Shop extends SemelObject<Env> {
     const { item, quantity } = request.method === "GET" ? { item: "", quantity: 0 } : request.json<{ item: string; quantity: number }>();
     switch (what) {
       case "stock":
-        return { status: 200, body: { stock: db.select().from(stock).all(), orders: db.select().from(orders).all() } };
+        return { status: 200, body: { stock: db.select().from(stock).all(), orders: db.query.orders.findMany().sync() } };
       case "deliveries":
         db.insert(stock).values({ item, quantity }).onConflictDoUpdate({ target: stock.item, set: { quantity: sql`quantity + ${quantity}` } }).run();
         return { status: 201, body: db.select().from(stock).where(eq(stock.item, item)).get() };
