@@ -130,9 +130,9 @@ fn is_bare(value: &str) -> bool {
 
 /// `Semel-First-Sent`: a structured-field date.
 fn first_sent(value: &str, now_ms: i64) -> Result<i64, Invalid> {
-    match bare_item("Semel-First-Sent", value)? {
-        BareItem::Date(date) => checked_first_sent(date.unix_seconds().into(), now_ms),
-        _ => Err(Invalid::new("Semel-First-Sent: not a structured-field date (@unix-seconds)")),
+    match bare_item(value) {
+        Some(BareItem::Date(date)) => checked_first_sent(date.unix_seconds().into(), now_ms),
+        _ => Err(Invalid::new("Semel-First-Sent: not a structured-field date: @ and Unix s")),
     }
 }
 
@@ -155,8 +155,8 @@ pub fn deadline_ms(headers: &Headers, now_ms: i64) -> Option<i64> {
 
 /// `Semel-Deadline`: an integer.
 fn deadline(value: &str, now_ms: i64) -> Result<i64, Invalid> {
-    let BareItem::Integer(deadline) = bare_item("Semel-Deadline", value)? else {
-        return Err(Invalid::new("Semel-Deadline: not an integer (Unix ms)"));
+    let Some(BareItem::Integer(deadline)) = bare_item(value) else {
+        return Err(Invalid::new("Semel-Deadline: not an integer of at most 15 digits (Unix ms)"));
     };
     let deadline_ms = checked_instant(deadline.into())?;
     if deadline_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
@@ -261,6 +261,28 @@ mod tests {
             let id = RequestId::new(id).expect("an id");
             assert_eq!(id_value(&id), form);
             assert_eq!(request_id(form), Ok(id));
+        }
+    }
+
+    /// Where a parser stopped says nothing to who wrote it by hand.
+    #[test]
+    fn what_is_malformed_is_told_how_it_is_written() {
+        let text = "not a structured-field string: printable ASCII in quotes, and nothing else";
+        for (name, value, told) in [
+            ("Idempotency-Key", "order 17", text),
+            ("Idempotency-Key", "", text),
+            ("Idempotency-Key", "\"a\", \"b\"", text),
+            ("Semel-Key", "accounts/alice", text),
+            ("Semel-Key", "\"a\";p=1", text),
+            ("Semel-Principal", "\"\u{e9}\"", text),
+            ("Semel-First-Sent", "1000000000", "not a structured-field date: @ and Unix s"),
+            ("Semel-First-Sent", "@yesterday", "not a structured-field date: @ and Unix s"),
+            ("Semel-Deadline", "12 s", "not an integer of at most 15 digits (Unix ms)"),
+            ("Semel-Deadline", "1000000000000000", "not an integer of at most 15 digits (Unix ms)"),
+        ] {
+            let headers: Headers = [(name.to_lowercase().as_str(), value)].into_iter().collect();
+            let refused = key(&headers).err().or(principal(&headers).err()).or(Attempt::parse(&headers, NOW).err());
+            assert_eq!(refused.map(|Invalid(reason)| reason), Some(format!("{name}: {told}")), "{value}");
         }
     }
 

@@ -173,7 +173,7 @@ test("a worker whose settings can't be read serves nobody, says so to its own pa
     assert.deepEqual([answer.status, answer.semel, answer.headers.get("access-control-allow-origin")], [503, "unavailable", allowed]);
     assert.equal(answer.headers.get("retry-after"), "1");
   }
-  await broken.line(/SEMEL_JWT_KEYS can't be read: its key 0 has a secret of fewer than 32 bytes/, 2);
+  await broken.line(/SEMEL_JWT_KEYS can't be read: its key 1 has a secret of fewer than 32 bytes/, 2);
   assert.ok(!broken.log.includes(secret) && !broken.log.includes(Buffer.from(secret).toString("base64url")));
 });
 

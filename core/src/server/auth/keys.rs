@@ -119,11 +119,12 @@ impl KeySet {
     /// Reads what an operator has set. An error never holds anything of a key.
     pub fn from_setting(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
-        for (index, json) in jwks(text)?.into_iter().enumerate() {
+        // Counted from 1, as the rules and the routes of other settings are.
+        for (n, json) in (1..).zip(jwks(text)?) {
             let jwk = Jwk::read(json).map_err(no_set)?;
-            let (kid, key) = key(jwk, true).map_err(|reason| format!("its key {index} {reason}"))?;
+            let (kid, key) = key(jwk, true).map_err(|reason| format!("its key {n} {reason}"))?;
             if set.0.insert(kid, Rc::new(key)).is_some() {
-                return Err(format!("its key {index} has the kid of another"));
+                return Err(format!("its key {n} has the kid of another"));
             }
         }
         Ok(set)
