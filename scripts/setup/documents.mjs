@@ -37,7 +37,7 @@ const pathOf = (name) => (name === "index" ? "/docs" : `/docs/${name}`);
 
 /** Resolves to `{ name, title, navigation, content }` of each document. `read` gives its Markdown; it is a test's own. */
 export async function renderDocuments(read = (file) => readFile(join(ROOT, file), "utf8")) {
-  const { Marked } = await import("marked");
+  const { Marked, Renderer } = await import("marked");
   const { gfmHeadingId } = await import("marked-gfm-heading-id");
   const pages = [];
   for (const { name, file, title } of DOCUMENTS) {
@@ -67,6 +67,10 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
           const table = tableOf.call(this, token);
           // A wide table scrolls by itself, and can be reached by keyboard.
           return `<div class="wide" tabindex="0" role="region" aria-label="${escape(named.get(token))}">${table}</div>`;
+        },
+        // On a phone a setting's name is wider than its column: where it breaks, its words stay whole.
+        codespan(token) {
+          return Renderer.prototype.codespan.call(this, token).replaceAll("_", "_<wbr>");
         },
         code({ text, lang }) {
           return `<pre tabindex="0" data-language="${escape(lang ?? "")}"><code>${escape(text)}</code></pre>`;

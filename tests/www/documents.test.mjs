@@ -90,6 +90,12 @@ test("code stays text, and says in which language it is", async () => {
   assert.equal(await html("a `<b>` c"), "a <code>&lt;b&gt;</code> c");
 });
 
+test("a long name in code breaks after a _, and no anchor has anything of that", async () => {
+  const name = await html("`SEMEL_JWT_KEYS<T>`");
+  assert.equal(name, "<code>SEMEL_<wbr>JWT_<wbr>KEYS&lt;T&gt;</code>");
+  assert.match(await html("# What `SEMEL_OPEN` does"), /^<h1 id="what-semel_open-does">What <code>SEMEL_<wbr>OPEN<\/code> does<\/h1>/);
+});
+
 test("a table scrolls by itself, can be reached by keyboard, and has its links", async () => {
   const table = await html("| a | `b` |\n|---|---|\n| [1](PROTOCOL.md) | 2 |\n| 3 | 4 |");
   assert.equal(table, '<div class="wide" tabindex="0" role="region" aria-label="Table"><table><thead><tr><th>a</th><th><code>b</code></th></tr></thead><tbody><tr><td><a href="/docs/protocol">1</a></td><td>2</td></tr><tr><td>3</td><td>4</td></tr></tbody></table></div>');
