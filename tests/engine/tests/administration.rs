@@ -356,6 +356,11 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         "/times?from=0&step=1&count=501",
         "/times?from=1e3&step=1&count=1",
         "/times?from=9999999999999999&step=1&count=1",
+        "/times?from=0&step=1&count=1&to=2",
+        "/effects?limit=0",
+        "/effects?limit=201",
+        "/effects?after=-1",
+        "/effects?before=1",
     ] {
         // A control character never comes past the path.
         if what == "/records/%0a" {

@@ -286,3 +286,12 @@ fn a_first_frame_has_room_for_a_token_and_a_name_and_no_more() {
     assert!(first_frame(&frame(16 << 10)).is_ok());
     assert_eq!(first_frame(&frame((16 << 10) + 1)).map_err(|problem| problem.code), Err(Code::TooLarge));
 }
+
+#[test]
+fn a_first_frame_says_nothing_but_who_asks() {
+    for frame in ["[]", "{\"authorization\":1}", "{\"principal\":\"a\",\"key\":\"a\"}", "{\"frame\":1,\"requests\":[]}"]
+    {
+        assert_eq!(first_frame(frame).map_err(|problem| problem.code), Err(Code::BodyInvalid), "{frame}");
+    }
+    assert_eq!(first_frame("{}"), Ok(Headers::new()), "it is for the gate to say whether nobody may");
+}

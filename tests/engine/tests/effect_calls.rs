@@ -45,6 +45,29 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
 }
 
 #[test]
+fn a_call_that_is_given_up_while_it_is_under_way_leaves_no_more_and_the_next_does() {
+    let (mut alice, _) = two();
+    for id in ["t1", "t2"] {
+        alice.send(&transfer(id, &["call:https://example.com/a"], 1));
+    }
+    let first = alice.send_next().expect("a call");
+    let id = told(&mut alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(mended(&mut alice, "m", &format!("{id}/park")).json()["state"], "parked");
+    alice.sent(&first, Heard::Nothing("lost".to_owned()));
+    alice.pass_ms(60_000);
+    alice.restart();
+    let next = alice.send_next().expect("the second");
+    assert_ne!(next.headers.get("idempotency-key"), first.headers.get("idempotency-key"));
+    alice.sent(&next, Heard::Answered { status: 204, semel: String::new(), body: Vec::new() });
+    let left = told(&mut alice);
+    assert_eq!((left["lanes"].clone(), left["parked"].as_array().map(Vec::len)), (json!([]), Some(1)));
+    assert_eq!(
+        (left["parked"][0]["id"].as_str(), left["parked"][0]["executed"].clone()),
+        (Some(&*id), json!("unknown"))
+    );
+}
+
+#[test]
 fn of_an_answer_that_is_no_for_good_the_beginning_is_the_reason() {
     let (mut alice, _) = two();
     alice.send(&transfer("t1", &["call:https://example.com/a"], 1));

@@ -259,6 +259,8 @@ fn a_rate_is_of_each_principal_and_comes_before_anything_is_looked_up() {
     for _ in 0..10 {
         assert_eq!(outcome(&ask(&mut gate, "GET", "/semel/v1/admin/keys", bearer(ADMIN))), "registry");
     }
+    let mut code = || outcome(&ask(&mut gate, "GET", "/semel/v1/admin/keys", bearer(&token("carol"))));
+    assert_eq!([code(), code(), code(), code()], ["forbidden", "forbidden", "forbidden", "rate-limited"]);
 }
 
 /// So many wrong tokens from one address; the last answer.
