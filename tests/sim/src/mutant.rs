@@ -97,6 +97,10 @@ twins! {
     LookUpWrites = "look-up-writes",
     /// Who looks up what is in doubt counts a start.
     LookUpCounts = "look-up-counts",
+    /// Who looks an outcome up puts it in doubt.
+    LookUpDoubts = "look-up-doubts",
+    /// What has had no answer in time, and of which its caller was told so, has one that comes late.
+    LateAnswerTaken = "late-answer-taken",
     /// Whoever had a turn keeps it.
     TurnKept = "turn-kept",
     /// What an administrator says of what is in doubt is not what is recorded.

@@ -6,6 +6,7 @@
 
 use crate::{effects, remote, together};
 use fastrand::Rng;
+use semel_core::server::config::FOREVER_S;
 
 /// The longest that who does not wait for long waits, in ms.
 const PATIENCE_MS_MAX: i64 = 3_000;
@@ -284,9 +285,11 @@ impl Plan {
     fn short_lived(self, rng: &mut Rng) -> Self {
         let retention_s = [5, 20, 60, 300][rng.usize(0..4)];
         let is_small = rng.bool();
+        let busy_ms = [20_000, 200_000][rng.usize(0..2)].max(retention_s * 2_000);
+        let retentions_s = [retention_s, retention_s * rng.i64(1..=4)];
         Self {
-            busy_ms: [20_000, 200_000][rng.usize(0..2)].max(retention_s * 2_000),
-            retentions_s: [retention_s, retention_s * rng.i64(1..=4)],
+            busy_ms,
+            retentions_s: if is_small { retentions_s } else { for_ever_in_some(self.seed, retentions_s) },
             records_max: if is_small { rng.u64(1..=6) } else { self.records_max },
             tombstones_max: if is_small { rng.u64(1..=6) } else { self.tombstones_max },
             curls: rng.usize(3..=7),
@@ -357,6 +360,11 @@ pub(crate) fn of_administering(seed: u64) -> u64 {
     seed ^ 0xAD31_2157_E200_0000
 }
 
+/// The seed of which deployments have their keys keep all for ever, likewise.
+fn of_keeping(seed: u64) -> u64 {
+    seed ^ 0x0F0E_4E7E_2000_0000
+}
+
 /// The seed of the run of sessions and batches, likewise.
 pub(crate) fn of_sessions(seed: u64) -> u64 {
     seed ^ 0x5E55_1045_BA7C_0000
@@ -420,6 +428,15 @@ pub(crate) fn of_deadlines(seed: u64) -> u64 {
 /// The seed of what comes of itself there, and of batches, likewise.
 pub(crate) fn of_midst(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0AD1_D570_0000_0000
+}
+
+/// The retentions between which deployments choose: in some runs one of them is for ever.
+pub(crate) fn for_ever_in_some(seed: u64, [one, other]: [i64; 2]) -> [i64; 2] {
+    match Rng::with_seed(of_keeping(seed)).u32(0..8) {
+        0 => [one, FOREVER_S],
+        1 => [FOREVER_S, other],
+        _ => [one, other],
+    }
 }
 
 fn administrations_of(seed: u64) -> usize {

@@ -135,6 +135,8 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("answer-lost", 1, "outcome"),
     ("look-up-writes", 1, "outcome"),
     ("look-up-counts", 1, "again"),
+    ("look-up-doubts", 1, "again"),
+    ("late-answer-taken", 112, "answer"),
     ("turn-kept", 1, "unsettled"),
     ("resolved-otherwise", 1, "outcome"),
     ("elsewhere-no", 9, "lie"),

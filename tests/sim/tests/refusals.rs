@@ -52,6 +52,18 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
         "outcome",
         &["went from Some(Row { state: Executed", "to Some(Row { state: Executed", "by LookUp"],
     ),
+    (
+        "look-up-doubts",
+        1,
+        "again",
+        &["went from Some(Row { state: Executed", "to Some(Row { state: InDoubt", "by LookUp"],
+    ),
+    (
+        "late-answer-taken",
+        112,
+        "answer",
+        &["it was given up: ", "went from Some(Row { state: InDoubt", "to Some(Row { state: Executed"],
+    ),
     ("elsewhere-stranger-told", 1, "stranger", &["somebody else was told"]),
     ("elsewhere-read", 1, "read", &["a read was told"]),
     ("elsewhere-other-outcome", 1, "outcome", &["attempt ", "was told"]),

@@ -96,6 +96,8 @@ pub struct Object {
     has_turn: bool,
     waiting: VecDeque<(Rc<Asked>, i64)>,
     pub flights: BTreeMap<usize, Flight>,
+    /// What is under way no longer, and is gone on with where an answer comes: that is wrong, and one of the mutants.
+    late: BTreeMap<usize, Flight>,
     held: Vec<Then>,
     seen: Rc<View>,
     /// What is committed.
@@ -112,6 +114,7 @@ impl Object {
             has_turn: false,
             waiting: VecDeque::new(),
             flights: BTreeMap::new(),
+            late: BTreeMap::new(),
             held: Vec::new(),
             seen: Rc::default(),
             durable: Rc::default(),
@@ -205,9 +208,12 @@ impl Run {
         if life != self.object.life {
             return Ok(());
         }
-        let Some(Flight { asked, sent, decided_ms, has_turn }) = self.object.flights.remove(&number) else {
-            return Ok(());
-        };
+        let flight = self.object.flights.remove(&number).or_else(|| self.object.late.remove(&number));
+        let Some(Flight { asked, sent, decided_ms, has_turn }) = flight else { return Ok(()) };
+        if self.is_twin(Twin::LateAnswerTaken) && matches!(ended, Ended::Unknown(_)) {
+            let late = Flight { asked: asked.clone(), sent: sent.clone(), decided_ms, has_turn: false };
+            self.object.late.insert(number, late);
+        }
         if self.dies("with what came of it in hand") {
             return Ok(());
         }
@@ -296,7 +302,8 @@ impl Run {
     fn look_up_writes(&self) -> Option<&'static str> {
         let outcome = "UPDATE semel_records SET body = CAST('another' AS BLOB) WHERE state = 1";
         let count = "UPDATE semel_records SET crashes = crashes + 1 WHERE state = 7";
-        let all = [(Twin::LookUpWrites, outcome), (Twin::LookUpCounts, count)];
+        let doubt = "UPDATE semel_records SET state = 7 WHERE state = 1";
+        let all = [(Twin::LookUpWrites, outcome), (Twin::LookUpCounts, count), (Twin::LookUpDoubts, doubt)];
         all.into_iter().find(|(twin, _)| self.is_twin(*twin)).map(|(_, writes)| writes)
     }
 
@@ -369,6 +376,7 @@ impl Run {
         object.has_turn = false;
         object.waiting.clear();
         object.flights.clear();
+        object.late.clear();
         object.held.clear();
         object.world.restart();
         object.seen = Rc::new(View::of(&object.world.database));

@@ -63,7 +63,7 @@ const LONG_S: i64 = 3_600;
 impl Options {
     /// Whether what has no first-sent may come to be forgotten.
     pub fn is_forgetful(&self) -> bool {
-        self.forgets > 0 || self.retentions_s[0] < LONG_S
+        self.forgets > 0 || self.retentions_s[0].min(self.retentions_s[1]) < LONG_S
     }
 
     /// Those of a seed.
@@ -80,7 +80,7 @@ impl Options {
         let (forgets, jumps, restores, deployments) = (seldom(4), seldom(6), seldom(3), seldom(4));
         let (batches, survives) = (midst.u32(0..2) * midst.u32(20..=90), midst.u32(0..2) * 50);
         let retention_s = [86_400, 86_400, 5, 20][midst.usize(0..4)];
-        let retentions_s = [retention_s, retention_s * midst.i64(1..=3)];
+        let retentions_s = crate::plan::for_ever_in_some(seed, [retention_s, retention_s * midst.i64(1..=3)]);
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
