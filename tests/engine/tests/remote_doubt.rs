@@ -184,6 +184,18 @@ fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
     }
 }
 
+/// It is no longer for the handler to say what becomes of it, and what would run here must not run for it.
+#[test]
+fn what_is_in_doubt_is_given_up_where_its_route_is_executed_here_since_and_the_handler_is_not_asked() {
+    for mut world in [resend(), probe()] {
+        in_doubt(&mut world, "a");
+        world.handler.says_so.set(false);
+        let calls = world.handler.calls.get();
+        is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
+        assert_eq!(world.handler.calls.get(), calls);
+    }
+}
+
 #[test]
 fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
     let mut world = resend();

@@ -21,13 +21,18 @@ fn an_administrator_settles_what_is_in_doubt() {
     assert_eq!(world.send(&resolve("r3", "b", r#"{"executed":"no"}"#)).json()["executed"], "no");
     is_told(&mut world, &order("b"), 410, "cancelled", "no", "never");
     world.send(&resolve("r4", "never", yes)).is_problem(404, "not-seen", "unknown", "same-id");
+    in_doubt(&mut world, "c");
     for wrong in [
         "{}",
+        r#"{"executed":"perhaps"}"#,
         r#"{"executed":"yes"}"#,
         r#"{"executed":"no","outcome":{"status":200}}"#,
+        r#"{"executed":"no","why":"nobody has seen it"}"#,
         r#"{"executed":"yes","outcome":{"status":500}}"#,
+        r#"{"executed":"yes","outcome":{"status":200,"text":"made"}}"#,
     ] {
-        world.send(&resolve("r5", "a", wrong)).is_problem(400, "body-invalid", "no", "after-fix");
+        world.send(&resolve("r5", "c", wrong)).is_problem(400, "body-invalid", "no", "after-fix");
+        is_told(&mut world, &order("c"), 409, "outcome-unknown", "unknown", "never");
     }
     world.send(&resolve("r6", "a", yes).by("mallory")).is_problem(403, "forbidden", "no", "after-fix");
 }
