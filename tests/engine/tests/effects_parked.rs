@@ -72,3 +72,14 @@ fn what_is_parked_is_told_whichever_statement_fails_meanwhile() {
         "some fail before it is parked, and some after: {parked} of {failures}"
     );
 }
+
+#[test]
+fn at_a_key_that_has_never_sent_anything_nothing_is_told_and_nothing_can_be_mended() {
+    let (mut alice, _) = two();
+    alice.send(&transfer("t", &[], 5));
+    assert_eq!(told(&mut alice)["count"], 0);
+    for what in ["retry", "drop", "park"] {
+        let reply = mended(&mut alice, what, &format!("{}/{what}", "0".repeat(32)));
+        reply.is_problem(404, "not-seen", "unknown", "same-id");
+    }
+}
