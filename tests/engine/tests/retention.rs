@@ -517,6 +517,16 @@ fn what_comes_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome()
     }
 }
 
+#[test]
+fn an_object_that_starts_sweeps_what_its_key_was_told_to_forget_ahead_of_its_clock() {
+    let mut world = World::new();
+    world.send(&change("a").first_sent_s(START_S)).is_executed(200);
+    world.forget(START_S + 5).expect("it forgets");
+    world.restart();
+    world.wake().expect("storage works");
+    assert_eq!(world.rows(), 0);
+}
+
 /// The same, of what its key has executed before it was told, in the second in which its clock still is.
 #[test]
 fn what_ran_before_a_forget_that_is_ahead_of_the_keys_clock_is_forgotten_if_that_says_when_it_was_first_sent() {

@@ -96,6 +96,39 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
+fn who_is_told_that_an_id_is_anothers_takes_away_nothing_that_was_counted_of_it() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.start(&change("a"));
+        world.send(&change("a").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+        assert_eq!(world.rows(), 1);
+        world.restart();
+    }
+    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    assert_eq!(world.calls(), 0);
+}
+
+#[test]
+fn what_was_started_for_an_attempt_without_first_sent_is_protected_as_such_whatever_comes_of_it() {
+    let retention_s = 1_000;
+    let world = || World::with(|config| config.retention_s = retention_s);
+    let dated = change("a").first_sent_s(START_S);
+    let cancels = cancel("own", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"));
+    let (mut executed, mut cancelled) = (world(), world());
+    for world in [&mut executed, &mut cancelled] {
+        world.start(&change("a"));
+    }
+    executed.send(&dated).is_executed(200);
+    cancelled.send(&cancels).is_executed(200);
+    for (world, code, executed) in [(&mut executed, "outcome-expired", "yes"), (&mut cancelled, "cancelled", "no")] {
+        world.pass_s(retention_s + 2);
+        world.wake().expect("storage works");
+        world.send(&change("a")).is_problem(410, code, executed, "never");
+    }
+    assert_eq!((executed.effects(), cancelled.calls()), (1, 0));
+}
+
+#[test]
 fn a_start_that_cannot_be_counted_is_unavailable_and_what_was_counted_before_stays() {
     let mut world = World::new().in_session();
     for call in [change("a"), numbered_of(SESSION, 1)] {
