@@ -93,6 +93,18 @@ fn is_as_one_by_one(world: &mut World, calls: &[Call]) -> Vec<Reply> {
 }
 
 #[test]
+fn what_acknowledges_in_a_group_knows_the_deadline_of_an_attempt_before_it() {
+    let mut world = World::new();
+    world.send(&change("a").deadline_ms(START_MS + 1_000)).is_executed(200);
+    let calls = [change("a").deadline_ms(START_MS + 100_000), change("b").ack_until("a", START_MS + 1_000)];
+    let replies = world.group(&calls).expect("all in one");
+    assert_eq!(statuses(&replies), ["replayed", "executed"]);
+    world.pass_ms(150_000);
+    world.send(&change("a").deadline_ms(START_MS + 200_000)).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(world.effects(), 2);
+}
+
+#[test]
 fn of_a_group_each_is_answered_and_kept_as_if_it_had_come_alone() {
     let mut world = used();
     let all = is_as_one_by_one(&mut world, &mixed());
