@@ -96,6 +96,20 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
+fn a_crash_is_counted_though_the_deadline_of_its_attempt_has_passed_meanwhile() {
+    let mut world = World::new().in_session();
+    let deadline_ms = world.wall_ms + 1_000;
+    world.pass_ms(2_000);
+    for call in [change("a"), numbered_of(SESSION, 1)] {
+        let late = call.deadline_ms(deadline_ms);
+        for _ in 0..2 {
+            world.crashed(&late).is_problem(500, "rolled-back", "no", "same-id");
+        }
+        world.crashed(&late).is_problem(410, "poisoned", "no", "never");
+    }
+}
+
+#[test]
 fn who_is_told_that_an_id_is_anothers_takes_away_nothing_that_was_counted_of_it() {
     let mut world = World::new();
     for _ in 0..3 {
