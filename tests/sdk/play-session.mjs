@@ -183,6 +183,8 @@ export async function playSession(world) {
     if (`${made}` !== `${took}`) faults.push(`tab ${number} called ${made}, and they ran as ${took}`);
   }
   for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
+  // What nobody waits for is for whoever holds the session next.
+  for (const [body, { code }] of recovered) if (code === "fenced" && !ran.has(body)) faults.push(`${body} was dropped, since its session had another holder`);
   for (const [body, error] of [...told, ...recovered]) world.checkTold(body, error, ran.has(body));
   for (const body of ran) {
     // Who can't tell who lives waits for nobody to hear.
