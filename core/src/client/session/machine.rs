@@ -241,7 +241,8 @@ impl Session {
                 return;
             }
             request.is_cancelling = true;
-            if matches!(request.stage, Stage::New | Stage::Waiting) {
+            // What waits to be left for who holds the session is not its to go on with any more.
+            if matches!(request.stage, Stage::New | Stage::Waiting | Stage::Left) {
                 request.take_back(actions, ticket, &owner);
             }
         });

@@ -173,6 +173,29 @@ fn who_is_fenced_leaves_one_after_the_other_what_nobody_waits_for_there() {
 }
 
 #[test]
+fn what_is_given_up_before_who_is_fenced_has_left_it_is_not_left_and_holds_nothing_up() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.session.give_up_after(Some(INTERVAL_MS));
+    let tickets = ["1", "2", "3"].map(|id| tab.call(&mut rows, id));
+    let late = tab.sent.remove(0);
+    tab.pass(&mut rows, INTERVAL_MS);
+    let mut next = Tab::open("b", &mut server, &mut rows, &["a"]);
+    tab.slow = Some(Vec::new());
+    let answer = server.serve(&late);
+    tab.answer(&mut rows, &late, answer);
+    tab.arrives_all(&mut server, &mut rows);
+    tab.session.give_up(tab.now_ms, tickets[1]);
+    tab.drive(&mut rows);
+    while tab.slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+        tab.store_next(&mut rows);
+    }
+    next.look(&mut rows, &["a"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, tab.session.counts().0, rows.len()), (vec!["1".into(), "3".into()], 0, 0));
+}
+
+#[test]
 fn who_is_fenced_is_told_so_once_whether_or_not_anybody_waits() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
