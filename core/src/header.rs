@@ -180,23 +180,28 @@ pub fn acks(headers: &Headers) -> Result<Vec<Ack>, Invalid> {
     if value.len() > ACK_BYTES_MAX {
         return Err(Invalid::new(format!("Semel-Ack: more than {ACK_BYTES_MAX} bytes")));
     }
-    let list: List =
-        Parser::new(value.as_ref()).parse().map_err(|error| Invalid::new(format!("Semel-Ack: {error}")))?;
+    let list: List = Parser::new(value.as_ref()).parse().map_err(|_| no_acks())?;
     if list.len() > ACKS_MAX {
         return Err(Invalid::new(format!("Semel-Ack: more than {ACKS_MAX} ids")));
     }
     list.into_iter().map(ack).collect()
 }
 
+fn no_acks() -> Invalid {
+    Invalid::new(
+        "Semel-Ack: not a list of structured-field strings, whose only parameter is until, an integer (Unix ms)",
+    )
+}
+
 fn ack(entry: ListEntry) -> Result<Ack, Invalid> {
     let ListEntry::Item(Item { bare_item: BareItem::String(id), params }) = entry else {
-        return Err(Invalid::new("Semel-Ack: not a list of strings"));
+        return Err(no_acks());
     };
     let mut until_ms = None;
     for (name, value) in params {
         match (name.as_str(), value) {
             ("until", BareItem::Integer(until)) => until_ms = Some(checked_instant(until.into())?),
-            _ => return Err(Invalid::new("Semel-Ack: the only parameter is until, an integer (Unix ms)")),
+            _ => return Err(no_acks()),
         }
     }
     Ok(Ack { id: RequestId::new(String::from(id))?, until_ms })
@@ -268,6 +273,8 @@ mod tests {
     #[test]
     fn what_is_malformed_is_told_how_it_is_written() {
         let text = "not a structured-field string: printable ASCII in quotes, and nothing else";
+        let list = "not a list of structured-field strings, whose only parameter is until, an integer (Unix ms)";
+        let session = "not as \"name\";epoch=1;seq=1;ack=0";
         for (name, value, told) in [
             ("Idempotency-Key", "order 17", text),
             ("Idempotency-Key", "", text),
@@ -275,13 +282,23 @@ mod tests {
             ("Semel-Key", "accounts/alice", text),
             ("Semel-Key", "\"a\";p=1", text),
             ("Semel-Principal", "\"\u{e9}\"", text),
+            ("Semel-Ack", "a, b", list),
+            ("Semel-Ack", "\"a\",", list),
+            ("Semel-Ack", "\"a\";until=soon", list),
+            ("Semel-Ack", "\"a\";til=1", list),
+            ("Semel-Session", "s;epoch=1;seq=1", session),
+            ("Semel-Session", "\"s\";epoch=;seq=1", session),
+            ("Semel-Session", "\"s\";epoch=\"1\";seq=1", session),
+            ("Semel-Session", "\"s\";epoch=1;seq=1;last=1", session),
+            ("Semel-Session", "\"s\";epoch=1", session),
             ("Semel-First-Sent", "1000000000", "not a structured-field date: @ and Unix s"),
             ("Semel-First-Sent", "@yesterday", "not a structured-field date: @ and Unix s"),
             ("Semel-Deadline", "12 s", "not an integer of at most 15 digits (Unix ms)"),
             ("Semel-Deadline", "1000000000000000", "not an integer of at most 15 digits (Unix ms)"),
         ] {
             let headers: Headers = [(name.to_lowercase().as_str(), value)].into_iter().collect();
-            let refused = key(&headers).err().or(principal(&headers).err()).or(Attempt::parse(&headers, NOW).err());
+            let refused = key(&headers).err().or(principal(&headers).err()).or(acks(&headers).err());
+            let refused = refused.or(Attempt::parse(&headers, NOW).err());
             assert_eq!(refused.map(|Invalid(reason)| reason), Some(format!("{name}: {told}")), "{value}");
         }
     }

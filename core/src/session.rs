@@ -73,26 +73,29 @@ pub struct Numbered {
     pub ack: i64,
 }
 
+/// What is told of one that is written otherwise.
+const FORM: &str = "not as \"name\";epoch=1;seq=1;ack=0";
+
 impl Numbered {
     /// Reads `"name";epoch=N;seq=N;ack=N`. `ack` may be missing.
     pub fn parse(value: &str) -> Result<Self, Invalid> {
         let invalid = |reason: &str| Invalid::new(format!("Semel-Session: {reason}"));
-        let item: Item = Parser::new(value).parse().map_err(|error| invalid(&error.to_string()))?;
-        let BareItem::String(name) = item.bare_item else { return Err(invalid("not a structured-field string")) };
+        let item: Item = Parser::new(value).parse().map_err(|_| invalid(FORM))?;
+        let BareItem::String(name) = item.bare_item else { return Err(invalid(FORM)) };
         let (mut epoch, mut seq, mut ack) = (None, None, None);
         for (name, value) in item.params {
             let number = match value {
                 BareItem::Integer(number) => i64::from(number),
-                _ => return Err(invalid("a parameter is no integer")),
+                _ => return Err(invalid(FORM)),
             };
             match name.as_str() {
                 "epoch" => epoch = Some(number),
                 "seq" => seq = Some(number),
                 "ack" => ack = Some(number),
-                _ => return Err(invalid("the parameters are epoch, seq and ack")),
+                _ => return Err(invalid(FORM)),
             }
         }
-        let (Some(epoch), Some(seq)) = (epoch, seq) else { return Err(invalid("it needs epoch and seq")) };
+        let (Some(epoch), Some(seq)) = (epoch, seq) else { return Err(invalid(FORM)) };
         let named = SessionName::new(String::from(name)).and_then(|session| Place::new(session, epoch, seq));
         let place = named.map_err(|Invalid(reason)| invalid(&reason))?;
         let ack = ack.unwrap_or(0);

@@ -239,10 +239,6 @@ impl<H: Handler> Engine<H> {
     fn allowed(&self, asked: Asked<'_>, request: &Request, now_ms: i64) -> Result<(), Problem> {
         let Request { method, path, headers, .. } = request;
         match judge(&self.handler, asked.asker, method, path, headers, now_ms)? {
-            (key, _) if key != *asked.key && holds(Rule::BatchKey) => {
-                let detail = format!("the key of this path is {}", quoted(&key.encoded()));
-                Err(Problem::new(Code::KeyMismatch, detail))
-            }
             (_, Some(Control::Batch | Control::Socket)) => {
                 Err(Problem::new(Code::NotFound, "a batch has no batch or socket in it"))
             }
