@@ -1,4 +1,4 @@
-// `ARCHITECTURE.md` says of each file of the core, of the SDK's host and of the worker's what it is for, and of none that isn't there. It and
+// `ARCHITECTURE.md` says of each file of the core but those of its smaller rooms, of the SDK's host and of the worker's what it is for, and of none that isn't there. It and
 // `CONTRIBUTING.md` have each folder of tests.
 
 import assert from "node:assert/strict";
@@ -24,6 +24,10 @@ test("each part of the core is in its tables, once, and all that is in them is t
   const parts = async (folder) => (await partsOf(folder)).filter(isMeant).sort();
   assert.deepEqual(first(server).sort(), await parts("core/src/server"));
   assert.deepEqual(first(client).sort(), await parts("core/src/client"));
+  for (const [, room, what] of server.matchAll(/^\| `(\w+)\/` \| (.*) \|$/gm)) {
+    const named = namesIn(what).filter(isMeant);
+    if (named.length > 0) assert.deepEqual(named.sort(), await parts(`core/src/server/${room}`), room);
+  }
   const own = namesIn(shared).filter((name) => name.endsWith(".rs"));
   assert.deepEqual([...own, "client/", "server/"].sort(), await parts("core/src"));
 });

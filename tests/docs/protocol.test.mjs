@@ -11,12 +11,12 @@ const read = (path) => readFile(join(ROOT, path), "utf8");
 test("the example of health has the members that the code gives, in their order, and the version of the tables", async () => {
   const [, text] = /### Health\n[\s\S]*?\n\n(\{"status"[\s\S]*?)\n```/.exec(await read("PROTOCOL.md"));
   const shown = JSON.parse(text);
-  const [, code] = /\nfn health\(([\s\S]*?)\n\}/.exec(await read("core/src/server/router.rs"));
+  const [, code] = /\nfn health\(([\s\S]*?)\n\}/.exec(await read("core/src/server/edge/router.rs"));
   const [, versions, limits] = code.split(/let (?:versions|limits|body) =/);
   const names = (part) => [...part.matchAll(/\.with\("(\w+)"/g)].map(([, name]) => name);
   assert.deepEqual(Object.keys(shown.versions), names(versions));
   assert.deepEqual(Object.keys(shown.limits), names(limits));
-  const [, schema] = /SCHEMA_VERSION: i64 = (\d+);/.exec(await read("core/src/server/schema.rs"));
+  const [, schema] = /SCHEMA_VERSION: i64 = (\d+);/.exec(await read("core/src/server/storage/schema.rs"));
   assert.equal(shown.versions.schema, Number(schema));
   const { version } = JSON.parse(await read("sdk/npm/package.json"));
   assert.equal(shown.versions.semel, version);

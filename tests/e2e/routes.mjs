@@ -52,7 +52,7 @@ function requestsOf(arms, prefix, key, id) {
 
 /** `[method, path, body]` of every control request: of a key's users, and of the administrator. */
 export async function controlRoutes() {
-  const [control, admin, registry] = await Promise.all(["control.rs", "admin.rs", "registry/mod.rs"].map(armsOf));
+  const [control, admin, registry] = await Promise.all(["control/mod.rs", "control/admin.rs", "registry/mod.rs"].map(armsOf));
   const of = (arms, prefix) => (key, id) => requestsOf(arms, prefix.replace("KEY", encodeURIComponent(key)), key, id);
   const [ofRegistry, ofAdmin] = [of(registry, "/semel/v1/admin"), of(admin, "/semel/v1/admin/keys/KEY")];
   return { ofKeys: of(control, "/semel/v1/keys/KEY"), ofAdministrator: (key, id) => [...ofRegistry(key, id), ...ofAdmin(key, id)] };

@@ -14,11 +14,11 @@ use semel_core::header;
 use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::problem::{Code, Problem};
-use semel_core::server::auth::Asker;
 use semel_core::server::batch::{Answers, Batch, Element};
+use semel_core::server::edge::auth::Asker;
 use semel_core::server::engine::Arrival;
+use semel_core::server::engine::together::{self, Asked};
 use semel_core::server::log::{self, Answered};
-use semel_core::server::together::{self, Asked};
 use semel_core::server::{Answer, Handler};
 use wasm_bindgen::JsValue;
 

@@ -26,7 +26,7 @@ pub use semel_core::message::{Headers, Method, Request, Response};
 pub use semel_core::path::Path;
 pub use semel_core::server::effects::Outgoing;
 pub use semel_core::server::json;
-pub use semel_core::server::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+pub use semel_core::server::storage::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
 pub use semel_core::server::{Context, Failure, Handler, KeyRule, State};
 
 #[doc(hidden)]

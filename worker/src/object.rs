@@ -7,11 +7,11 @@ use semel_core::header;
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::server::engine::Arrival;
+use semel_core::server::engine::remote::{Call, Ended};
+use semel_core::server::engine::suspicion::{self, Suspects};
 use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{self, Report};
-use semel_core::server::remote::{Call, Ended};
-use semel_core::server::sql::{Sql, SqlError, atomically};
-use semel_core::server::suspicion::{self, Suspects};
+use semel_core::server::storage::sql::{Sql, SqlError, atomically};
 use semel_core::server::{Answer, Context, Cors, Engine, Failure, Handler};
 use wasm_bindgen::JsValue;
 

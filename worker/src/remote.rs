@@ -7,7 +7,7 @@ use js_sys::{Array, Uint8Array};
 use semel_core::header;
 use semel_core::message::{Headers, Response};
 use semel_core::server::Handler;
-use semel_core::server::remote::{Call, Ended};
+use semel_core::server::engine::remote::{Call, Ended};
 use wasm_bindgen::{JsCast, JsValue};
 
 impl<H: Handler> Object<H> {

@@ -7,13 +7,13 @@ use semel_core::header::{self, quoted};
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::problem::{Code, Problem};
-use semel_core::server::auth::Refusal;
 use semel_core::server::batch::first_frame;
+use semel_core::server::edge::auth::Refusal;
+use semel_core::server::edge::router::{Route, route, route_own, wait_ms};
+use semel_core::server::engine::remote::read;
 use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
-use semel_core::server::remote::read;
-use semel_core::server::router::{Route, route, route_own, wait_ms};
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
 

@@ -6,7 +6,7 @@
 //!   instance would be going on with half-written memory.
 
 use js_sys::{Array, Reflect, Uint8Array};
-use semel_core::server::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
+use semel_core::server::storage::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
 use std::cell::RefCell;
 use wasm_bindgen::prelude::*;
 

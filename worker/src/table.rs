@@ -1,6 +1,6 @@
 //! What the host keeps for the module, so that it outlives its instance: where everybody stands with a rate.
 
-use semel_core::server::rate;
+use semel_core::server::edge::rate;
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]

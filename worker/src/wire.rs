@@ -8,7 +8,7 @@ use semel_core::id::Invalid;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::problem::Problem;
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{Answer, Cors, SqlError};
 use wasm_bindgen::prelude::*;
 

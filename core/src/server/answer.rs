@@ -6,12 +6,12 @@
 
 use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
 use super::json::write::Object;
-use super::record::Outcome;
 use crate::header::quoted;
 use crate::id::Key;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
+use crate::server::storage::record::Outcome;
 
 /// So many headers of the layer's own does an outcome get.
 const ADDED: usize = 5;

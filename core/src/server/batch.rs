@@ -1,4 +1,4 @@
-//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`super::together`].
+//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`crate::server::engine::together`].
 //!
 //! Invariants:
 //! - A batch is read whole before anything of it runs: of one that can't be read, nothing does.
@@ -7,10 +7,8 @@
 //! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
 
 use super::answer::{Answer, is_token_byte, is_value};
-use super::auth::{Asker, TOKEN_BYTES_MAX};
 use super::config::REQUEST_BODY_BYTES_MAX;
 use super::control::{self, body_invalid, wire_answer, wire_headers};
-use super::decision::check_deadline;
 use super::json::read::{Json, Members};
 use super::json::write::Written;
 use crate::header::{self, AHEAD_MS_MAX, Ack, Attempt, quoted};
@@ -19,6 +17,8 @@ use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
+use crate::server::engine::decision::check_deadline;
 use std::borrow::Cow;
 
 /// A batch, or a frame, has at most so many elements.

@@ -5,11 +5,11 @@
 
 use super::effects::{self, Emitted, Mending, Outbox};
 use super::json::write::Object;
-use super::sql::{Sql, SqlError};
 use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::server::storage::sql::{Sql, SqlError};
 
 /// What an administrator is told who asks for effects of an application that has none.
 pub(super) const NO_EFFECTS: &str = "no effects leave this application";

@@ -2,7 +2,7 @@
 
 use semel_core::problem::Code;
 use semel_core::server::Sql;
-use semel_core::server::retention::SWEEP_ROWS;
+use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::call::control;
 use semel_support::{Call, KEY, Reply, START_MS, START_S, World, look_up, post};

@@ -1,6 +1,6 @@
 //! *Bounded*: what counts against the limits of a key, in memory and after a restart alike.
 
-use semel_core::server::record::Change;
+use semel_core::server::storage::record::Change;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
 fn count(records: i64, tombstones: i64) -> Change {

@@ -2,7 +2,7 @@
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
-use semel_core::server::retention::SWEEP_ROWS;
+use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
 
 const RETENTION_S: i64 = 1000;

@@ -3,7 +3,7 @@
 use semel_core::header::{ACKS_MAX, acks};
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
-use semel_core::server::record::Change;
+use semel_core::server::storage::record::Change;
 use semel_support::carrying::{delivered, drained, heard, mended, sent, told, told_of, transfer, two};
 use semel_support::{Bank, World, post};
 use serde_json::json;

@@ -8,7 +8,7 @@
 
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
-use semel_core::server::sql::{Row, Value};
+use semel_core::server::storage::sql::{Row, Value};
 use semel_support::carrying::{carried, heard};
 use semel_support::{Bank, Call, World, delete, get, post};
 use serde_json::json;

@@ -3,9 +3,9 @@
 use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::problem::Code;
-use semel_core::server::auth::{Asker, LEEWAY_S};
-use semel_core::server::rate::Table;
-use semel_core::server::router::{Route, route};
+use semel_core::server::edge::auth::{Asker, LEEWAY_S};
+use semel_core::server::edge::rate::Table;
+use semel_core::server::edge::router::{Route, route};
 use semel_core::server::{Access, Answer, Config, Gate};
 use semel_support::token::{AUDIENCE, jwks};
 use semel_support::{Counter, START_MS, Signer, claims};

@@ -1,6 +1,6 @@
 //! Requests that waited for the same commit: answered at once, each as if it had come alone, or not at all.
 
-use semel_core::server::retention::SWEEP_ROWS;
+use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::batches::{asker, count, run, statuses};
 use semel_support::*;
 use serde_json::json;

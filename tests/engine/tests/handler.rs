@@ -2,7 +2,7 @@
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::sql::SqlError;
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use semel_support::{KEY, World, get, post};
 use std::cell::Cell;

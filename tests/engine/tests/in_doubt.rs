@@ -1,6 +1,6 @@
 //! Who runs a service hears at which keys something is in doubt, and of how much.
 
-use semel_core::server::chores::TOTALS_ROWS_MIN;
+use semel_core::server::engine::chores::TOTALS_ROWS_MIN;
 use semel_core::server::handler::Policy;
 use semel_support::admin::{ask, delete_record, resolve};
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, order, remote};

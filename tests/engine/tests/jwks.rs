@@ -2,7 +2,7 @@
 
 use semel_core::message::Headers;
 use semel_core::problem::Code;
-use semel_core::server::auth::Refusal;
+use semel_core::server::edge::auth::Refusal;
 use semel_core::server::{Access, Gate};
 use semel_support::token::{AUDIENCE, jwks};
 use semel_support::{START_MS, Signer, claims};

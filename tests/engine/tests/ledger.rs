@@ -1,7 +1,7 @@
 //! The ledger's rules, through the engine: what a client gets wrong is an outcome too.
 
 use semel_core::server::Config;
-use semel_core::server::router::Route;
+use semel_core::server::edge::router::Route;
 use semel_ledger::Ledger;
 use semel_ledger::ledger::BALANCE_MAX;
 use semel_support::{Call, Reply, World, delete, get, head, post, put};

@@ -1,7 +1,7 @@
 //! *Retention and capacity of a key*, by its rule: a sentence a test.
 
 use semel_core::server::config::FOREVER_S;
-use semel_core::server::key_rules::KeyRules;
+use semel_core::server::config::key_rules::KeyRules;
 use semel_support::admin::ask;
 use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, numbered, post};
 

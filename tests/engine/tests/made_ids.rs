@@ -3,8 +3,8 @@
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
+use semel_core::server::engine::remote::Ended;
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::Ended;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
 use semel_support::batches::asker;
 use semel_support::{Call, Reply, START_MS, START_S, World, post};

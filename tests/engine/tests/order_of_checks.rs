@@ -1,6 +1,6 @@
 //! *Order of checks*: authenticate, parse, key rule, record, fingerprint and principal, fence, deadline.
 
-use semel_core::server::router::Route;
+use semel_core::server::edge::router::Route;
 use semel_support::call::control;
 use semel_support::{Call, Reply, START_MS, START_S, World, acknowledge, cancel, get, post};
 

@@ -1,6 +1,6 @@
 //! Tombstones without a row of their own keep every rule of those that have one.
 
-use semel_core::server::tombstones::{CARRIED_MAX, CHUNK_MIN};
+use semel_core::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
 use semel_support::admin::{ask, cancel_for, delete_key, delete_record};
 use semel_support::*;
 use serde_json::json;

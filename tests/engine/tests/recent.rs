@@ -3,7 +3,7 @@
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::handler::Policy;
-use semel_core::server::sql::SqlError;
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use semel_support::batches::{count, run};
 use semel_support::elsewhere::{Elsewhere, answered};

@@ -1,8 +1,8 @@
 //! Requests that are executed elsewhere: their start is recorded before they are sent, and their outcome when it comes.
 
+use semel_core::server::edge::router::Route;
+use semel_core::server::engine::remote::read;
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::read;
-use semel_core::server::router::Route;
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, refused, remote, resend};
 use semel_support::{Call, START_MS, START_S, World, acknowledge, get, look_up, post};
 use serde_json::json;

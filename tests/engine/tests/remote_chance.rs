@@ -5,8 +5,8 @@
 //! and nothing is sent once somebody was told that nobody finds out.
 
 use fastrand::Rng;
+use semel_core::server::engine::remote::{Call as Sent, Ended};
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::{Call as Sent, Ended};
 use semel_support::elsewhere::{Elsewhere, answered, lost, order, refused, remote};
 use semel_support::{Reply, World, look_up};
 

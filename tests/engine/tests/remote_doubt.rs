@@ -1,9 +1,9 @@
 //! Requests that are executed elsewhere and are in doubt: what becomes of them, by the policy of their route.
 
 use semel_core::message::{Headers, Response};
-use semel_core::server::chores::TOTALS_ROWS_MIN;
+use semel_core::server::engine::chores::TOTALS_ROWS_MIN;
+use semel_core::server::engine::remote::{Call as Sent, Ended};
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::{Call as Sent, Ended};
 use semel_support::elsewhere::{
     Elsewhere, answered, dispatched, in_doubt, is_told, lost, order, probe, refused, remote, resend,
 };

@@ -1,6 +1,6 @@
 //! *Retention*, a sentence a test.
 
-use semel_core::server::retention::SWEEP_ROWS;
+use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::batches::{count, run};
 use semel_support::*;
 use serde_json::json;

@@ -3,8 +3,8 @@
 use semel_core::id::Principal;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::router::{Route, route, turn_wait_ms};
-use semel_core::server::sql::SqlError;
+use semel_core::server::edge::router::{Route, route, turn_wait_ms};
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Access, Config, Context, Failure, Gate, Handler, KeyRule, Sql};
 use semel_support::call::control;
 use semel_support::{Call, Counter, KEY, Reply, START_MS, World, cancel, delete, get, head, look_up, post, take_over};

@@ -2,7 +2,7 @@
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::sql::{SqlError, atomically};
+use semel_core::server::storage::sql::{SqlError, atomically};
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, State, Value};
 use semel_support::batches::{at, run, statuses};
 use semel_support::{Call, Reply, World, admin, get, post};

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use semel_core::message::Headers;
 use semel_core::problem::Code;
-use semel_core::server::auth::{Asker, Refusal, TOKEN_BYTES_MAX};
+use semel_core::server::edge::auth::{Asker, Refusal, TOKEN_BYTES_MAX};
 use semel_core::server::{Access, Gate};
 use semel_support::token::{AUDIENCE, hs256, jwks};
 use semel_support::{START_MS, START_S, Signer, claims};

@@ -1,8 +1,8 @@
 //! What many rows come to is kept, so that an object that starts need not count them; and is never kept past a change.
 
 use semel_core::server::Value;
-use semel_core::server::chores::TOTALS_ROWS_MIN;
-use semel_core::server::opening::PAGE_ROWS;
+use semel_core::server::engine::chores::TOTALS_ROWS_MIN;
+use semel_core::server::engine::opening::PAGE_ROWS;
 use semel_support::*;
 
 /// What is done to a key.

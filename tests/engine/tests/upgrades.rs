@@ -3,7 +3,7 @@
 //! To make the one of a new version: `SEMEL_FIXTURE=tests/engine/fixtures/version-N.sql cargo test -p semel-engine-tests --test
 //! upgrades`. One that was released never changes.
 
-use semel_core::server::schema::SCHEMA_VERSION;
+use semel_core::server::storage::schema::SCHEMA_VERSION;
 use semel_support::*;
 
 const RETENTION_S: i64 = 1000;

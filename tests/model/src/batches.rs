@@ -18,9 +18,9 @@ use semel_core::id::{Key, Principal};
 use semel_core::message::Method;
 use semel_core::problem::Problem;
 use semel_core::rules::{self, Rule};
-use semel_core::server::auth::{Asker, Grant};
 use semel_core::server::batch::Batch;
-use semel_core::server::{Answer, Config, together};
+use semel_core::server::edge::auth::{Asker, Grant};
+use semel_core::server::{Answer, Config, engine::together};
 use serde_json::{Value, json};
 use stateright::{Model, Property};
 

@@ -3,7 +3,7 @@
 //! Invariant: a transaction that is undone leaves nothing behind, but for the note that the handler crashed.
 
 use crate::tables::{EFFECT, Tables};
-use semel_core::server::sql::{Ended, Rollback, Row};
+use semel_core::server::storage::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
 

@@ -3,7 +3,7 @@
 //! Invariant: a statement that is not known here is an error with its text, never a guess.
 
 use crate::tables::{Stored, integer, text};
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::ledger::{effect_in, outcome};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::handler::Policy;
-use semel_core::server::sql::SqlError;
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use std::collections::BTreeMap;
 

@@ -13,9 +13,9 @@ use semel_core::client::session::BEYOND;
 use semel_core::client::{self, Transmission};
 use semel_core::id::{Key, Principal};
 use semel_core::message::Headers;
-use semel_core::server::auth::{Asker, Grant};
 use semel_core::server::batch::Batch;
-use semel_core::server::{Answer, together};
+use semel_core::server::edge::auth::{Asker, Grant};
+use semel_core::server::{Answer, engine::together};
 use serde_json::{Value, json};
 
 /// The key of all sessions.

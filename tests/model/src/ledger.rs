@@ -4,7 +4,7 @@
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::sql::SqlError;
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 
 /// In which the handler is told to go wrong. It is no part of the fingerprint.

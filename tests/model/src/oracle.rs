@@ -10,7 +10,7 @@ use crate::session_judge::{Numbers, SessionJudge};
 use crate::tables::Effect;
 use semel_core::problem::{Executed, Retry};
 use semel_core::server::Answer;
-use semel_core::server::crashes::CRASHES_MAX;
+use semel_core::server::engine::crashes::CRASHES_MAX;
 use semel_core::server::sessions::state::WINDOW;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -19,8 +19,8 @@ use crate::server::Server;
 use crate::tables::Tables;
 use semel_core::message::Response;
 use semel_core::rules::{self, Rule};
+use semel_core::server::engine::remote::{Call, Ended};
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::{Call, Ended};
 use semel_core::server::{Config, Engine, engine::Arrival};
 use stateright::{Model, Property};
 

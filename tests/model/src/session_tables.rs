@@ -4,7 +4,7 @@
 
 use crate::tables::{Stored, integer, text};
 use crate::values;
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 

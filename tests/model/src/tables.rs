@@ -8,7 +8,7 @@
 use crate::effect_tables::EffectTables;
 use crate::session_tables::SessionTables;
 use crate::values;
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};

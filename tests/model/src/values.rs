@@ -3,7 +3,7 @@
 //! Invariant: a value that is not known here is an error with the rest of the statement, never a guess.
 
 use crate::tables::text;
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 
 /// What stands around the number of an argument. No text has a number here, so that what looks for one leaves it as it is.

@@ -7,7 +7,7 @@
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Outgoing};
-use semel_core::server::sql::atomically;
+use semel_core::server::storage::sql::atomically;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, State, Value};
 
 /// The handler.

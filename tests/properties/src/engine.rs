@@ -14,7 +14,7 @@ use semel_core::id::{Key, Principal, RequestId};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::server::engine::Arrival;
-use semel_core::server::packed::Bundle;
+use semel_core::server::storage::packed::Bundle;
 use semel_core::server::{Config, Engine, Sql, control};
 use semel_support::{Call, KEY, Reply, START_MS};
 use std::collections::BTreeMap;

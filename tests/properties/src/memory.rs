@@ -3,7 +3,7 @@
 //! Invariant: a statement that fails, fails before it has done anything.
 
 use rusqlite::Connection;
-use semel_core::server::sql::{Ended, Rollback, Row};
+use semel_core::server::storage::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use semel_support::database::{DATABASE_BYTES, bytes_of, query};
 use std::cell::Cell;

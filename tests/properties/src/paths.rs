@@ -12,7 +12,7 @@ use semel_core::id::Key;
 use semel_core::message::{Headers, Method, Request};
 use semel_core::path::Path;
 use semel_core::server::control::{self, Control};
-use semel_core::server::router::{Route, route};
+use semel_core::server::edge::router::{Route, route};
 use semel_core::server::{Access, Answer, Config, Gate};
 use semel_support::Reply;
 use url::Url;

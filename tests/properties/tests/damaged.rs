@@ -2,8 +2,8 @@
 
 use semel_core::id::{Principal, RequestId};
 use semel_core::problem::Executed;
-use semel_core::server::record::{LatestDeadline, Record, State, TombstoneKind};
-use semel_core::server::{Value, rows};
+use semel_core::server::storage::record::{LatestDeadline, Record, State, TombstoneKind};
+use semel_core::server::{Value, storage::rows};
 use semel_properties::engine::KeyUnderTest;
 use semel_support::call::{get, post};
 

@@ -6,7 +6,7 @@ use crate::world::World;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, Outgoing, Sending};
-use semel_core::server::sql::{Rollback, SqlError, Value};
+use semel_core::server::storage::sql::{Rollback, SqlError, Value};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use serde_json::json;
 use std::cell::Cell;

@@ -6,7 +6,7 @@
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::sql::{SqlError, atomically};
+use semel_core::server::storage::sql::{SqlError, atomically};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, Value};
 use std::cell::Cell;
 

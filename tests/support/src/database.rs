@@ -9,7 +9,7 @@
 
 use place::Place;
 use rusqlite::{Connection, StatementStatus, params_from_iter};
-use semel_core::server::sql::{Ended, Rollback, Row};
+use semel_core::server::storage::sql::{Ended, Rollback, Row};
 use semel_core::server::{Sql, SqlError, Value};
 use std::cell::{Cell, RefCell};
 use values::{bytes_in, from_sqlite, to_sqlite};

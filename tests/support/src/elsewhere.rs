@@ -6,9 +6,9 @@ use crate::call::{Call, post};
 use crate::world::{START_S, World};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
+use semel_core::server::engine::remote::{Call as Sent, Ended};
 use semel_core::server::handler::Policy;
-use semel_core::server::remote::{Call as Sent, Ended};
-use semel_core::server::sql::SqlError;
+use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
 use std::cell::{Cell, RefCell};
 

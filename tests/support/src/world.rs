@@ -12,11 +12,11 @@ use crate::reply::Reply;
 use semel_core::id::{Key, Principal, RequestId};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
+use semel_core::server::config::key_rules::KeyRules;
+use semel_core::server::edge::router::{self, Route};
 use semel_core::server::engine::Arrival;
-use semel_core::server::key_rules::KeyRules;
-use semel_core::server::record::Change;
-use semel_core::server::remote::{self, Ended};
-use semel_core::server::router::{self, Route};
+use semel_core::server::engine::remote::{self, Ended};
+use semel_core::server::storage::record::Change;
 use semel_core::server::{
     Access, Answer, Config, Context, Engine, Failure, Gate, Handler, KeyRule, Sql, SqlError, Value,
 };

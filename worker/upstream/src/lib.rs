@@ -8,8 +8,8 @@ mod template;
 pub use routes::{Route, Routes};
 
 use semel_core::message::Headers as Lines;
+use semel_core::server::edge::router;
 use semel_core::server::handler::Policy;
-use semel_core::server::router;
 use semel_worker::{
     Context, Failure, Handler, KeyRule, Method, Path, Principal, Request, RequestId, Response, Sql, SqlError,
 };

@@ -11,8 +11,8 @@ use crate::id::Key;
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::server::edge::head;
 use crate::server::handler::{Context, Failure, KeyRule};
-use crate::server::head;
 use sha2::{Digest, Sha256};
 
 /// A request that leaves, but for where it goes.

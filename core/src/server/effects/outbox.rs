@@ -9,7 +9,7 @@ use super::lane::Step;
 use super::store;
 use super::{ACKS_BYTES, RESEND_MS, SILENT_MAX, UNDER_WAY_MAX, UNDER_WAY_MS};
 use crate::id::Key;
-use crate::server::sql::{Sql, SqlError};
+use crate::server::storage::sql::{Sql, SqlError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -18,8 +18,8 @@ use crate::server::engine::Engine;
 use crate::server::handler::Handler;
 use crate::server::json::write::Object;
 use crate::server::log;
-use crate::server::schema;
-use crate::server::sql::{Sql, SqlError, atomically};
+use crate::server::storage::schema;
+use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::session::SESSION_NAME_CHARS_MAX;
 use sha2::{Digest, Sha256};
 

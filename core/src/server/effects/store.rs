@@ -4,7 +4,7 @@
 
 use super::lane::{Lane, Opened, Target};
 use crate::problem::Executed;
-use crate::server::sql::{Row, Sql, SqlError, Value};
+use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 
 /// The table that is made last.
 const HAS: &str = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_effects_parked' LIMIT 1";

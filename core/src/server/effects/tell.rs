@@ -13,7 +13,7 @@ use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
 use crate::server::handler::Undone;
 use crate::server::json::write::{self, Object};
-use crate::server::sql::{Sql, SqlError};
+use crate::server::storage::sql::{Sql, SqlError};
 
 /// So many lanes are shown.
 const LANES_MAX: usize = 50;

@@ -16,7 +16,7 @@ use crate::problem::{Code, Problem};
 use crate::server::engine::Arrival;
 use crate::server::json::read::Members;
 use crate::server::json::write::{self, Object, Written};
-use crate::server::sql::{Sql, SqlError, Value};
+use crate::server::storage::sql::{Sql, SqlError, Value};
 use crate::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule};
 use std::cell::RefCell;
 use std::rc::Rc;

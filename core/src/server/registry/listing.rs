@@ -6,9 +6,9 @@
 
 use crate::id::Invalid;
 use crate::message::Response;
-use crate::server::admin::Query;
+use crate::server::control::admin::Query;
 use crate::server::json::write::{self, Object, Written};
-use crate::server::sql::{Row, Value};
+use crate::server::storage::sql::{Row, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use std::cmp::Reverse;

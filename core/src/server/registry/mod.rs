@@ -21,7 +21,7 @@ pub use shard::{Progress, Shard, Tried, Visit};
 use crate::message::Method;
 use crate::path::Path;
 use crate::problem::Problem;
-use crate::server::sql::{Row, Value};
+use crate::server::storage::sql::{Row, Value};
 use sha2::{Digest, Sha256};
 
 /// How many shards there are. Fixed: each key would have to move if it changed.

@@ -9,7 +9,7 @@
 
 use super::listing::{Few, Listing, Order};
 use super::{Report, SHARDS};
-use crate::server::sql::{Row, Sql, SqlError, Value, atomically};
+use crate::server::storage::sql::{Row, Sql, SqlError, Value, atomically};
 use sha2::{Digest, Sha256};
 
 const SCHEMA_VERSION: i64 = 1;

@@ -8,9 +8,9 @@ use super::state::{Taken, TakenState};
 use crate::message::Response;
 use crate::problem::Code;
 use crate::server::control::{cancelled, executed};
-use crate::server::decision::Decision;
+use crate::server::engine::decision::Decision;
+use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
-use crate::server::turn::Work;
 use crate::session::Place;
 
 /// Closes a place, in the transaction of the control request.

@@ -11,7 +11,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Position, Problem};
 use crate::rules::{Rule, holds};
-use crate::server::decision::{Decision, check_deadline, poisoned};
+use crate::server::engine::decision::{Decision, check_deadline, poisoned};
 
 /// The attempt, as far as it matters here.
 #[derive(Debug, Clone, Copy)]

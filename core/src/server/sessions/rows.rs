@@ -8,10 +8,10 @@ use super::state::{Epochs, Rows, Session, Taken, TakenState};
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::message::Headers;
-use crate::server::crashes::Count;
-use crate::server::record::Outcome;
-use crate::server::rows::number;
-use crate::server::sql::{Row, Sql, SqlError, Value};
+use crate::server::engine::crashes::Count;
+use crate::server::storage::record::Outcome;
+use crate::server::storage::rows::number;
+use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 use crate::session::SessionName;
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
-use crate::server::crashes::Count;
-use crate::server::record::Outcome;
+use crate::server::engine::crashes::Count;
+use crate::server::storage::record::Outcome;
 use std::sync::Arc;
 
 /// The key knows what so many holders took, the current one among them.

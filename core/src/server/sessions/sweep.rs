@@ -10,11 +10,11 @@
 
 use super::rows::{self, unreadable};
 use crate::rules::{Rule, holds};
-use crate::server::decision::Instant;
-use crate::server::retention::{SWEEP_INTERVAL_MS, after_s};
-use crate::server::schema::Meta;
-use crate::server::sql::{Sql, SqlError, Value};
-use crate::server::totals::{SessionTotals, Totals};
+use crate::server::engine::decision::Instant;
+use crate::server::storage::retention::{SWEEP_INTERVAL_MS, after_s};
+use crate::server::storage::schema::Meta;
+use crate::server::storage::sql::{Sql, SqlError, Value};
+use crate::server::storage::totals::{SessionTotals, Totals};
 use crate::server::uncompared::Uncompared;
 
 /// So many sessions are looked at in one page.

@@ -14,12 +14,12 @@ use crate::message::Response;
 use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::control::body_invalid;
+use crate::server::engine::suspicion::Started;
+use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
 use crate::server::json::read::Members;
 use crate::server::json::write::Object;
-use crate::server::schema;
-use crate::server::suspicion::Started;
-use crate::server::turn::Work;
+use crate::server::storage::schema;
 use crate::session::{NUMBER_MAX, SessionName};
 
 /// What is asked.

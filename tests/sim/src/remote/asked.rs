@@ -3,7 +3,7 @@
 //! Invariant: nothing here goes through the code under test but the connection.
 
 use semel_core::message::Response;
-use semel_core::server::remote::{Call as Sent, Ended};
+use semel_core::server::engine::remote::{Call as Sent, Ended};
 use semel_support::{Call, Database, Reply};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -9,7 +9,7 @@ use super::asked::{Asked, BY_HAND, Dealt, Errand, Route, State, View};
 use super::options::Options;
 use super::service::body_of;
 use crate::oracle::{Violation, violation};
-use semel_core::server::remote::Call as Sent;
+use semel_core::server::engine::remote::Call as Sent;
 use semel_support::Reply;
 use std::collections::BTreeSet;
 

@@ -13,7 +13,7 @@ use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use fastrand::Rng;
-use semel_core::server::remote::Ended;
+use semel_core::server::engine::remote::Ended;
 use semel_support::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

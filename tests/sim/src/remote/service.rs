@@ -11,7 +11,7 @@ use super::run::{Event, Run};
 use crate::mutant::Twin;
 use crate::oracle::Violation;
 use semel_core::message::{Headers, Response};
-use semel_core::server::remote::{Call as Sent, Ended};
+use semel_core::server::engine::remote::{Call as Sent, Ended};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

@@ -10,7 +10,7 @@ use super::held::{Held, Waiting};
 use super::run::{Event, Run, Sender};
 use crate::letter::Message;
 use crate::oracle::Violation;
-use semel_core::server::auth::Asker;
+use semel_core::server::edge::auth::Asker;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use super::oracle::{Oracle, Ran};
 use super::run::id_of;
 use crate::oracle::{Violation, violation};
 use crate::snapshot::Snapshot;
-use semel_core::server::record::Change;
+use semel_core::server::storage::record::Change;
 
 /// A tombstone outlives the latest deadline by so much.
 const GRACE_MS: i64 = 60_000;

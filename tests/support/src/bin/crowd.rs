@@ -14,11 +14,11 @@
 use rusqlite::Connection;
 use semel_core::id::RequestId;
 use semel_core::problem::Executed;
-use semel_core::server::packed::Packed;
-use semel_core::server::record::{LatestDeadline, Record, State, TombstoneKind};
-use semel_core::server::sql::{Ended, Rollback, Row};
-use semel_core::server::tombstones;
-use semel_core::server::{Sql, SqlError, Value, rows};
+use semel_core::server::storage::packed::Packed;
+use semel_core::server::storage::record::{LatestDeadline, Record, State, TombstoneKind};
+use semel_core::server::storage::sql::{Ended, Rollback, Row};
+use semel_core::server::storage::tombstones;
+use semel_core::server::{Sql, SqlError, Value, storage::rows};
 use semel_support::database::{DATABASE_BYTES, bytes_of, query};
 use semel_support::uuid;
 use serde_json::json;

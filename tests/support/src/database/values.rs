@@ -2,7 +2,7 @@
 
 use rusqlite::types::{Value as SqliteValue, ValueRef};
 use semel_core::server::Value;
-use semel_core::server::sql::Row;
+use semel_core::server::storage::sql::Row;
 
 /// As SQLite takes it.
 pub(super) fn to_sqlite(value: &Value) -> SqliteValue {

@@ -1,0 +1,124 @@
+//! Rules of keys: of which keys other limits hold than the defaults. A setting, `SEMEL_KEY_RULES`.
+//!
+//! Invariant: the first rule that names a key holds, and no other. Rules are read whole or not at all.
+
+use super::pattern::KeyPattern;
+use super::{BYTES_MAX, COUNT_MAX, FOREVER_S, RETENTION_S_MAX};
+use crate::id::Key;
+use crate::server::json::read::{Json, Members};
+use std::sync::Arc;
+
+/// So many rules there may be: each key's object looks through them when it starts.
+pub const KEY_RULES_MAX: usize = 256;
+/// The retention that has no end.
+pub const FOREVER: &str = "forever";
+
+/// What holds of the keys of a pattern; what is `None` is the default.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyLimits {
+    keys: KeyPattern,
+    /// In s; see [`FOREVER_S`].
+    pub retention_s: Option<i64>,
+    /// Unacknowledged records.
+    pub records_max: Option<u64>,
+    /// Tombstones and cancelled ids.
+    pub tombstones_max: Option<u64>,
+    /// Sessions.
+    pub sessions_max: Option<u64>,
+    /// The size of the database.
+    pub bytes_max: Option<u64>,
+}
+
+/// All rules, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct KeyRules(Arc<[KeyLimits]>);
+
+impl KeyRules {
+    /// Reads a JSON array of rules.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rules = Json::parse(text.as_bytes())
+            .and_then(|rules| Vec::<Json>::try_from(rules).map_err(|expected| format!("not {expected}")))
+            .map_err(|error| format!("{error}; rules are as [{{\"keys\":\"accounts/*\",\"recordsMax\":10}}]"))?;
+        if rules.len() > KEY_RULES_MAX {
+            return Err(format!("{} rules; there may be {KEY_RULES_MAX}", rules.len()));
+        }
+        let numbered = rules.into_iter().enumerate();
+        let read = numbered.map(|(n, rule)| self::rule(rule).map_err(|error| format!("rule {}: {error}", n + 1)));
+        read.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The rule of a key.
+    pub fn first_for(&self, key: &Key) -> Option<&KeyLimits> {
+        self.0.iter().find(|rule| rule.keys.matches(key))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn rule(rule: Json) -> Result<KeyLimits, String> {
+    let mut members = Members::try_from(rule).map_err(|expected| format!("a rule must be {expected}"))?;
+    let keys = KeyPattern::try_from(members.required::<String>("keys")?)?;
+    let retention_s = match members.any("retentionSeconds")? {
+        Some(Json::Text(word)) if word == FOREVER => Some(FOREVER_S),
+        Some(Json::Integer(seconds)) => Some(within("retentionSeconds", seconds, RETENTION_S_MAX)?),
+        Some(_) => return Err(format!("retentionSeconds must be an integer or \"{FOREVER}\"")),
+        None => None,
+    };
+    let mut limit = |name: &str, max: i64| {
+        let number = members.optional(name)?.map(|number| within(name, number, max)).transpose()?;
+        Ok::<_, String>(number.map(i64::unsigned_abs))
+    };
+    let records_max = limit("recordsMax", COUNT_MAX)?;
+    let tombstones_max = limit("tombstonesMax", COUNT_MAX)?;
+    let sessions_max = limit("sessionsMax", COUNT_MAX)?;
+    let bytes_max = limit("bytesMax", BYTES_MAX)?;
+    members.end()?;
+    Ok(KeyLimits { keys, retention_s, records_max, tombstones_max, sessions_max, bytes_max })
+}
+
+fn within(name: &str, number: i64, max: i64) -> Result<i64, String> {
+    if (1..=max).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("{name} is {number}; it must be an integer from 1 to {max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_rule_is_an_error_that_says_which_and_why() {
+        for (text, said) in [
+            ("[{\"keys\":\"a\",\"recordsMax\":0}]", "rule 1: recordsMax is 0"),
+            ("[{\"keys\":\"a\"},{\"keys\":\"b\",\"bytesMax\":-1}]", "rule 2: bytesMax is -1"),
+            ("[{\"keys\":\"a\",\"tombstonesMax\":9000000000}]", "rule 1: tombstonesMax"),
+            (
+                "[{\"keys\":\"a\",\"retentionSeconds\":\"never\"}]",
+                "rule 1: retentionSeconds must be an integer or \"forever\"",
+            ),
+            ("[{\"keys\":\"a\",\"retentionSeconds\":1.5}]", "retentionSeconds must be an integer or"),
+            ("[{\"keys\":\"a\",\"retentionSeconds\":0}]", "rule 1: retentionSeconds is 0"),
+            ("[{\"keys\":\"\"}]", "not empty"),
+            ("[{\"recordsMax\":1}]", "missing field `keys`"),
+            ("[{\"keys\":\"a\",\"retention\":1}]", "unknown field `retention`"),
+            ("{\"keys\":\"a\"}", "not an array; rules are as [{\"keys\":"),
+            ("accounts/*, carts/*", "; rules are as [{\"keys\":"),
+            ("[1]", "rule 1: a rule must be an object"),
+            ("[", "EOF"),
+        ] {
+            let error = KeyRules::parse(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_bounded_number_of_rules() {
+        let rules = |n: usize| format!("[{}]", vec!["{\"keys\":\"a\"}"; n].join(","));
+        assert!(KeyRules::parse(&rules(KEY_RULES_MAX)).is_ok());
+        assert!(KeyRules::parse(&rules(KEY_RULES_MAX + 1)).is_err_and(|error| error.contains("257 rules")));
+    }
+}

@@ -1,0 +1,321 @@
+//! Who is asking: bearer tokens, and the administrator's.
+//!
+//! Invariants:
+//! - Nobody is served unless something is configured that tells who they are; or the deployment is open, for development.
+//! - A principal whose name begins with `semel:` is nobody's token.
+//! - The administrator's token opens the administrator's paths, and no others. It is compared in constant time, and kept as a hash.
+//! - Rates are counted once it is known who asks, before anything is looked up. So are wrong signatures, of each address and of all that
+//!   are over their own limit. No token that was verified before is refused for them.
+//!
+//! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
+//! - [`grant`]: what a token allows
+//! - `token`: one token, judged. `verified`: those that were
+
+pub mod grant;
+pub mod jwks;
+pub mod keys;
+pub mod settings;
+mod token;
+mod verified;
+
+pub use grant::Grant;
+pub use settings::Access;
+pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
+
+use super::rate::{Rate, Table};
+use crate::header;
+use crate::id::{Invalid, Principal};
+use crate::message::Headers;
+use crate::problem::{Code, Problem};
+use crate::server::json::read::Members;
+use jwks::{Found, Keys};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::iter::repeat_n;
+use std::rc::Rc;
+use subtle::ConstantTimeEq as _;
+use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
+use verified::VerifiedTokens;
+
+/// Wrong signatures from one address: so many a second, and so many at once.
+const FORGERIES_PER_SECOND: u32 = 5;
+const FORGERIES_BURST: u32 = 50;
+/// Beyond that, from all addresses together: about a sixth of a processor, with ES256.
+const FORGERIES_BEYOND_PER_SECOND: u32 = 100;
+const FORGERIES_BEYOND_BURST: u32 = 200;
+/// An address has at most so many characters.
+const ADDRESS_CHARS_MAX: usize = 64;
+
+/// Who asks, and what they may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Under whom records are kept.
+    pub principal: Principal,
+    /// What their token allows.
+    pub grant: Grant,
+    /// When it ends, in Unix ms; `None`: it doesn't.
+    pub ends_ms: Option<i64>,
+}
+
+impl Asker {
+    /// As the parts of a worker hand it to each other: when it ends, the principal, what it may, a line each.
+    pub fn to_text(&self) -> String {
+        let ends = self.ends_ms.map(|ends_ms| ends_ms.to_string()).unwrap_or_default();
+        let grant = self.grant.written().into_text();
+        // No principal has a line feed in it, and no JSON either.
+        format!("{ends}\n{}\n{grant}", self.principal.as_str())
+    }
+
+    /// Reads what [`Asker::to_text`] wrote; `None` of anything else.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (ends, rest) = text.split_once('\n')?;
+        let (principal, grant) = rest.split_once('\n')?;
+        let ends_ms = if ends.is_empty() { None } else { Some(ends.parse().ok()?) };
+        let grant = Members::parse(grant.as_bytes()).and_then(Grant::read).ok()?;
+        Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
+    }
+
+    /// Whether their token has ended.
+    pub fn has_ended(&self, now_ms: i64) -> bool {
+        self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms)
+    }
+}
+
+/// Why nobody is let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// They are told why.
+    Problem(Problem),
+    /// It can't be told yet: keys are being fetched.
+    Wait,
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Lets in who may ask, with what it remembers of them. All but the tables can be lost at any time.
+#[derive(Debug)]
+pub struct Gate {
+    is_open: bool,
+    /// Whether there is anything that tells a user.
+    has_keys: bool,
+    administrator: Option<[u8; 32]>,
+    expected: Expected,
+    keys: Keys,
+    verified: VerifiedTokens,
+    rate: Rate,
+    forgeries: Rate,
+    /// Of whoever is over that.
+    forgeries_beyond: Rate,
+}
+
+impl Gate {
+    /// A gate with a deployment's settings.
+    pub fn new(access: Access) -> Self {
+        let table = || Box::<BTreeMap<_, _>>::default() as Box<dyn Table>;
+        Self::with_tables(access, table(), table(), table())
+    }
+
+    /// A gate that counts in these: the requests of each principal, the wrong signatures of each address, and those beyond.
+    pub fn with_tables(
+        access: Access,
+        principals: Box<dyn Table>,
+        addresses: Box<dyn Table>,
+        beyond: Box<dyn Table>,
+    ) -> Self {
+        let Access { is_open, administrator, issuer, audience, keys, url, rate_per_second, rate_burst } = access;
+        Self {
+            is_open,
+            has_keys: keys.is_some() || url.is_some(),
+            administrator,
+            expected: Expected { audience, issuer },
+            keys: Keys::new(keys.unwrap_or_default(), url),
+            verified: VerifiedTokens::default(),
+            rate: Rate::new(rate_per_second, rate_burst, principals),
+            forgeries: Rate::new(FORGERIES_PER_SECOND, FORGERIES_BURST, addresses),
+            forgeries_beyond: Rate::new(FORGERIES_BEYOND_PER_SECOND, FORGERIES_BEYOND_BURST, beyond),
+        }
+    }
+
+    /// Who asks for anything but an administrator's path.
+    pub fn admit(&mut self, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+        let token = bearer(headers)?;
+        if token.as_deref().is_some_and(|token| self.is_administrator(token)) {
+            let detail = "the administrator's token is for the administrator's paths";
+            return Err(Problem::new(Code::Forbidden, detail).into());
+        }
+        let asker = self.user(token.as_deref(), headers, now_ms)?;
+        self.take_one(&asker.principal, now_ms)?;
+        expect(&asker.principal, headers)?;
+        Ok(asker)
+    }
+
+    /// Lets nobody but the administrator pass.
+    pub fn admit_administrator(&mut self, headers: &Headers, now_ms: i64) -> Result<Principal, Refusal> {
+        let token = bearer(headers)?;
+        let administrator = Principal::administrator();
+        match token.as_deref() {
+            Some(token) if self.is_administrator(token) => {
+                expect(&administrator, headers)?;
+                Ok(administrator)
+            }
+            // Where any name is a token, none of them tells a user from a wrong token.
+            Some(token) if !self.is_open => {
+                let asker = self.user(Some(token), headers, now_ms)?;
+                self.take_one(&asker.principal, now_ms)?;
+                Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
+            }
+            _ => Err(unauthorized("this path needs the administrator's token").into()),
+        }
+    }
+
+    /// Counts the rest of many requests that somebody has in one, which was counted.
+    pub fn take_more(&mut self, principal: &Principal, more: usize, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take_more(principal.as_str(), more, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Counts one request of somebody who was let in before.
+    pub fn take_one(&mut self, principal: &Principal, now_ms: i64) -> Result<(), Problem> {
+        self.rate.take(principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
+    }
+
+    /// Lets somebody open a socket before it is known who it is: so often from one address.
+    pub fn admit_stranger(&mut self, headers: &Headers, now_ms: i64) -> Result<(), Problem> {
+        // No token has such a name.
+        let who = format!("semel:{}", address(headers).unwrap_or_default());
+        self.rate.take(&who, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "sockets"))
+    }
+
+    /// From where the JWK set is to be fetched now, if it is. It is told once.
+    pub fn keys_wanted(&mut self) -> Option<&str> {
+        self.keys.wanted()
+    }
+
+    /// What the module before this one had fetched, if anything, and when the last fetch began.
+    pub fn keys_kept(&mut self, text: Option<&str>, fetched_ms: i64, started_ms: i64) {
+        self.keys.kept(text, fetched_ms, started_ms);
+    }
+
+    /// What a fetch of the JWK set brought. An error is for the log.
+    pub fn keys_fetched(&mut self, text: Option<&str>, now_ms: i64) -> Result<(), String> {
+        self.keys.fetched(text, now_ms)
+    }
+
+    /// Hashes are compared, so that neither length nor content of the token tells by the time it takes.
+    fn is_administrator(&self, token: &str) -> bool {
+        self.administrator.is_some_and(|administrator| bool::from(hash(token).ct_eq(&administrator)))
+    }
+
+    fn user(&mut self, token: Option<&str>, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+        if self.is_open {
+            return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default(), ends_ms: None });
+        }
+        if !self.has_keys {
+            let detail = "no authentication is configured; SEMEL_OPEN=\"true\" serves everybody, for development";
+            return Err(unauthorized(detail).into());
+        }
+        let Some(token) = token else { return Err(unauthorized("there is no bearer token").into()) };
+        let verified = self.verify(token, headers, now_ms)?;
+        verified.check_time(now_ms).map_err(unauthorized)?;
+        let Verified { principal, grant, .. } = (*verified).clone();
+        Ok(Asker { principal, grant, ends_ms: Some(verified.ends_ms()) })
+    }
+
+    fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
+        let claimed = Claimed::parse(token).map_err(unauthorized)?;
+        let key = match self.keys.find(&claimed.kid, now_ms) {
+            Found::Key(key) => key,
+            // Of another algorithm, such as RS256, a key with that `kid` was left out of what was fetched.
+            Found::Unknown => return Err(unauthorized("no key of HS256, ES256 or EdDSA has the token's kid").into()),
+            Found::Unavailable => {
+                let detail = "the keys that tokens are verified with can't be fetched";
+                return Err(Problem::new(Code::Unavailable, detail).into());
+            }
+            Found::Wait => return Err(Refusal::Wait),
+        };
+        let hash = token::hash(token, &key);
+        if let Some(known) = self.verified.get(&hash) {
+            return known.map_err(|reason| unauthorized(reason).into());
+        }
+        let address = address(headers);
+        let look = |gate: &Self| match &address {
+            Some(address) if gate.forgeries.look(address, now_ms).is_ok() => Ok(()),
+            _ => gate.forgeries_beyond.look("", now_ms),
+        };
+        look(self).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
+        if let Err(reason) = claimed.check_signature(&key) {
+            if reason == BAD_SIGNATURE {
+                self.count_wrong(address.as_deref(), now_ms);
+            }
+            return Err(unauthorized(reason).into());
+        }
+        let verified = claimed.verified(&self.expected).map(Rc::new);
+        // Signed for somebody else: it costs as much once, and there may be many of these.
+        if verified.is_err() {
+            self.count_wrong(address.as_deref(), now_ms);
+        }
+        self.verified.insert(hash, verified.clone());
+        verified.map_err(|reason| unauthorized(reason).into())
+    }
+
+    /// Counts a token that was refused after its signature was checked.
+    fn count_wrong(&mut self, address: Option<&str>, now_ms: i64) {
+        let is_counted = |address| self.forgeries.take(address, now_ms).is_ok();
+        if !address.is_some_and(is_counted) {
+            self.forgeries_beyond.take("", now_ms).ok();
+        }
+    }
+}
+
+/// Where a request comes from, as far as the platform tells. Of IPv6 the first 64 bits: who has an address there has them all.
+fn address(headers: &Headers) -> Option<String> {
+    let address: String = headers.get("cf-connecting-ip")?.chars().take(ADDRESS_CHARS_MAX).collect();
+    if address.contains('.') {
+        return Some(address);
+    }
+    let (before, after) = address.split_once("::").unwrap_or((&address, ""));
+    let count = |part: &str| part.split(':').filter(|group| !group.is_empty()).count();
+    let left_out = 8_usize.saturating_sub(count(before) + count(after));
+    let groups = before.split(':').chain(repeat_n("0", left_out)).chain(after.split(':'));
+    Some(groups.filter(|group| !group.is_empty()).take(4).collect::<Vec<_>>().join(":"))
+}
+
+/// The bearer token, if there are credentials. Two are none.
+fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
+    let Some(credentials) = headers.combined("authorization") else { return Ok(None) };
+    match credentials.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim().to_owned())),
+        _ => Err(unauthorized("Authorization: not a bearer token")),
+    }
+}
+
+/// In an open deployment the bearer token is the principal's name.
+fn named(name: &str) -> Result<Principal, Problem> {
+    let principal = Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))?;
+    if principal.is_reserved() { Err(unauthorized("names that begin with semel: are reserved")) } else { Ok(principal) }
+}
+
+/// A request was made under somebody; that is who must ask.
+fn expect(principal: &Principal, headers: &Headers) -> Result<(), Problem> {
+    match header::principal(headers)? {
+        Some(expected) if expected != *principal => {
+            Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unauthorized(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::Unauthorized, detail)
+}
+
+fn rate_limited(wait_ms: i64, what: &str) -> Problem {
+    Problem::new(Code::RateLimited, format!("too many {what}; the next is due in {wait_ms} ms"))
+}
+
+fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}

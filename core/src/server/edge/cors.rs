@@ -1,0 +1,217 @@
+//! Which pages of other origins may read answers: an allow-list.
+//!
+//! Invariants:
+//! - Nothing else makes an answer readable by another origin: no answer of the layer has a CORS header before it comes by here.
+//! - An origin is allowed by its exact name, never by a part of it. One that is not allowed gets nothing of CORS.
+//! - Where there is a list, every answer says that it depends on the origin, so that no cache hands it to another.
+
+use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS};
+use crate::message::Headers;
+use crate::server::answer::Answer;
+
+const SETTING: &str = "SEMEL_ORIGINS";
+const ORIGINS_MAX: usize = 100;
+/// A preflight may be kept for so long. Browsers keep it for less.
+const PREFLIGHT_S: u32 = 86_400;
+
+/// Who may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cors {
+    /// Pages of any origin.
+    Any,
+    /// Pages of these; of none but the worker's own, where there are none.
+    Listed(Vec<String>),
+}
+
+impl Cors {
+    /// Reads what an operator has set. Where nothing is, an open deployment is open here as well.
+    pub fn from_settings(is_open: bool, setting: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let text = setting(SETTING).unwrap_or_default();
+        let origins: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
+        match origins.as_slice() {
+            [] if is_open => return Ok(Self::Any),
+            [any] if any == "*" => return Ok(Self::Any),
+            _ if origins.len() > ORIGINS_MAX => return Err(format!("{SETTING} has more than {ORIGINS_MAX} origins")),
+            _ => {}
+        }
+        match origins.iter().find(|origin| !is_origin(origin)) {
+            Some(bad) => Err(format!(
+                "{SETTING} has {bad:?}; an origin is like https://app.example, as browsers write it: without a path, and without the port of its scheme. Between two of them is a space"
+            )),
+            None => Ok(Self::Listed(origins)),
+        }
+    }
+
+    /// Whether who asks may open a socket, which a browser lets any page do: pages that may read, the worker's own, and no page.
+    pub fn lets_open(&self, request: &Headers) -> bool {
+        let Some(origin) = request.combined("origin") else { return true };
+        let own = origin.split_once("://").map(|(_, authority)| authority);
+        own.is_some() && own == request.get("host") || self.allowed(request).is_some()
+    }
+
+    fn allowed(&self, request: &Headers) -> Option<&str> {
+        match self {
+            Self::Any => Some("*"),
+            Self::Listed(origins) => {
+                let origin = request.combined("origin");
+                origins.iter().map(String::as_str).find(|each| origin.as_deref() == Some(each))
+            }
+        }
+    }
+
+    /// Makes an answer readable for the page that asked, if it may read it. `request`: the headers that it asked with.
+    pub fn stamp(&self, answer: &mut Answer, request: &Headers) {
+        if let Self::Listed(_) = self {
+            answer.headers.append("vary", "Origin");
+        }
+        let allowed = self.allowed(request);
+        let Some(allowed) = allowed else {
+            answer.headers.retain(|name| !name.starts_with("access-control-"));
+            return;
+        };
+        let mut exposed = RESPONSE_HEADERS.join(", ");
+        for (name, _) in answer.headers.iter() {
+            let is_known = RESPONSE_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name));
+            if !is_known && !name.starts_with("access-control-") {
+                exposed.push_str(", ");
+                exposed.push_str(name);
+            }
+        }
+        answer.headers.append("access-control-allow-origin", allowed);
+        answer.headers.append("access-control-expose-headers", exposed);
+    }
+}
+
+/// What a browser asks before it sends: everything of the protocol is allowed, and what it asks for.
+pub(super) fn preflight(request: &Headers) -> Answer {
+    let asked = request.combined("access-control-request-headers").unwrap_or_default();
+    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let mut allowed: Vec<&str> = REQUEST_HEADERS.to_vec();
+    allowed.extend(asked.split(',').map(str::trim).filter(|name| !name.is_empty() && name.bytes().all(is_token_byte)));
+    let headers = Headers::from_iter([
+        ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),
+        ("access-control-allow-headers", allowed.join(", ")),
+        ("access-control-max-age", PREFLIGHT_S.to_string()),
+        ("semel-status", "read".to_owned()),
+    ]);
+    Answer { status: 204, headers, body: Vec::new(), log: None }
+}
+
+/// `scheme://host[:port]` as a browser writes it: lower-case, nothing after it, and no port that the scheme has by itself.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
+        && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte));
+    let is_authority_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_:[]".contains(&byte);
+    let has_own_port =
+        matches!((scheme, authority.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
+    is_scheme && !has_own_port && !authority.is_empty() && authority.bytes().all(is_authority_byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cors(text: &str) -> Result<Cors, String> {
+        Cors::from_settings(false, |_| Some(text.to_owned()))
+    }
+
+    /// The CORS headers, and Vary, of an answer to a page of that origin.
+    fn stamped(cors: &Cors, origin: Option<&str>) -> Vec<(String, String)> {
+        let mut answer = Answer::unavailable("test");
+        answer.headers.append("x-own", "1");
+        cors.stamp(&mut answer, &Headers::from_iter(origin.map(|origin| ("origin", origin))));
+        let of_cors = |(name, _): &(&str, &str)| name.starts_with("access-control-") || *name == "vary";
+        answer.headers.iter().filter(of_cors).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn an_origin_that_is_listed_reads_and_nobody_else() {
+        let cors = cors("https://app.example  http://localhost:5173").unwrap_or(Cors::Any);
+        let vary = [("vary".to_owned(), "Origin".to_owned())];
+        for origin in ["https://app.example", "http://localhost:5173"] {
+            let got = stamped(&cors, Some(origin));
+            assert_eq!(got.first(), vary.first());
+            assert_eq!(got.get(1), Some(&("access-control-allow-origin".to_owned(), origin.to_owned())));
+            assert!(
+                got.get(2).is_some_and(|(_, exposed)| exposed.contains(", x-own") && exposed.contains("Semel-Status"))
+            );
+        }
+        for origin in [
+            "https://app.example.evil",
+            "https://evil-app.example",
+            "http://app.example",
+            "https://app.example:444",
+            "null",
+            "*",
+            "",
+        ] {
+            assert_eq!(stamped(&cors, Some(origin)), vary, "{origin}");
+        }
+        assert_eq!(stamped(&cors, None), vary);
+    }
+
+    #[test]
+    fn a_socket_is_opened_by_pages_that_may_read_by_the_workers_own_and_by_no_page() {
+        let listed = cors("https://app.example").unwrap_or(Cors::Any);
+        let lets_open = |cors: &Cors, origin: Option<&str>| {
+            let origin = origin.map(|origin| ("origin", origin));
+            cors.lets_open(&Headers::from_iter([("host", "api.example:8080")].into_iter().chain(origin)))
+        };
+        for origin in [None, Some("https://app.example"), Some("https://api.example:8080")] {
+            assert!(lets_open(&listed, origin), "{origin:?}");
+        }
+        for origin in
+            ["https://evil.example", "https://api.example", "null", "", "https://app.example.evil", "api.example:8080"]
+        {
+            assert!(!lets_open(&listed, Some(origin)), "{origin}");
+            assert!(lets_open(&Cors::Any, Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn without_a_list_nobody_reads_but_in_an_open_deployment() {
+        assert_eq!(Cors::from_settings(false, |_| None), Ok(Cors::Listed(Vec::new())));
+        assert_eq!(Cors::from_settings(true, |_| None), Ok(Cors::Any));
+        assert_eq!(cors("*"), Ok(Cors::Any));
+        assert_eq!(stamped(&Cors::Any, None).len(), 2, "and nothing varies");
+    }
+
+    #[test]
+    fn what_is_no_origin_is_an_error() {
+        for bad in [
+            "https://app.example/",
+            "app.example",
+            "https://",
+            "HTTPS://app.example",
+            "null",
+            "* https://a",
+            "https://*.example",
+            "https://app.example:443",
+            "http://app.example:80",
+        ] {
+            assert!(cors(bad).is_err_and(|error| error.contains("SEMEL_ORIGINS")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_other_signs_between_is_told_what_stands_there() {
+        for bad in [
+            "https://a.example,https://b.example",
+            "https://a.example, https://b.example",
+            "https://a.example;b",
+            "[\"https://a.example\"]",
+        ] {
+            assert!(cors(bad).is_err_and(|error| error.contains("Between two of them is a space")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_preflight_of_an_origin_that_is_not_listed_allows_nothing() {
+        let asked =
+            Headers::from_iter([("origin", "https://evil.example"), ("access-control-request-headers", "x-own")]);
+        let mut answer = preflight(&asked);
+        Cors::Listed(vec!["https://app.example".to_owned()]).stamp(&mut answer, &asked);
+        assert_eq!(answer.headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["semel-status", "vary"]);
+    }
+}

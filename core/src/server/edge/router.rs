@@ -1,0 +1,365 @@
+//! What happens before a key's object is asked: who asks, which key, may they, how long to wait.
+//!
+//! Invariants:
+//! - Authentication comes before everything else but the size of the head, and but on the way to a socket. So does the rate, which it
+//!   tells apart.
+//! - What is the administrator's is decided by the decoded path, before anything of it is parsed.
+//! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
+//! - A path of the application's that nothing handles reaches no object. One of the protocol's names any key, used or not; what is asked there leaves no
+//!   tables, but there is an object for it, and for a socket even before it is known who asks.
+
+use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
+use super::cors;
+use super::head;
+use crate::header::{self, Attempt};
+use crate::id::{Key, Principal, percent_decoded};
+use crate::message::{Headers, Method};
+use crate::path::Path;
+use crate::problem::{Code, Problem};
+use crate::server::answer::Answer;
+use crate::server::batch::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
+use crate::server::config::{self, Config};
+use crate::server::control::{self, Control};
+use crate::server::handler::{Handler, KeyRule};
+use crate::server::json::write::Object;
+use crate::server::registry::{self, Asked};
+use crate::server::storage::schema::SCHEMA_VERSION;
+
+/// The version of the wire protocol.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// It is answered here.
+    Answer(Answer),
+    /// It goes to the object of a key.
+    Object {
+        /// The key.
+        key: Key,
+        /// Who is authenticated.
+        principal: Principal,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It reads what is executed elsewhere, where it is to be sent: it has no turn, and no object is asked but for what it acknowledges.
+    Elsewhere {
+        /// The key.
+        key: Key,
+        /// Who is authenticated.
+        principal: Principal,
+        /// How long to wait for the answer, in ms.
+        wait_ms: i64,
+        /// Whether it goes to the object of its key first, which does what comes along with it.
+        acknowledges: bool,
+    },
+    /// It goes to the object of a key, which judges what is in it.
+    Batch {
+        /// The key.
+        key: Key,
+        /// Who is authenticated, and what they may.
+        asker: Asker,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It goes to the object of a key, which has yet to learn who asks.
+    Socket {
+        /// The key.
+        key: Key,
+        /// How long to wait for the object's answer, in ms.
+        wait_ms: i64,
+    },
+    /// It goes to the registry of keys, whose answers only the administrator gets.
+    Registry {
+        /// What is asked.
+        asked: Asked,
+        /// How long to wait for an answer, in ms.
+        wait_ms: i64,
+    },
+    /// Who asks can't be told yet: keys are being fetched.
+    Wait,
+}
+
+/// Routes a request by its head.
+pub fn route<H: Handler>(
+    handler: &H,
+    config: &Config,
+    gate: &mut Gate,
+    method: &Method,
+    url: (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Route {
+    let answer = |answer: Answer| Route::Answer(answer.stamped(now_ms, None));
+    if let Err(problem) = head::check(url, headers) {
+        return answer(Answer::problem(&problem));
+    }
+    if *method == Method::Options {
+        return answer(cors::preflight(headers));
+    }
+    if url.0 == "/semel/v1/health" && method.reads() {
+        return answer(health(config, now_ms));
+    }
+    let routed = if is_administrative(url.0) {
+        administrative(handler, gate, method, url, headers, now_ms)
+    } else {
+        find_object(handler, gate, method, url, headers, now_ms)
+    };
+    match routed {
+        Ok(route) => route,
+        Err(Refusal::Wait) => Route::Wait,
+        Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
+    }
+}
+
+/// Routes a change of the application that the deployment itself asks for, under a name of the layer's own: nobody has to be authenticated,
+/// and no rate holds. So nothing of the protocol may be asked this way, and nothing read; but where it `cancels` what it has asked for, that
+/// alone may be.
+pub fn route_own<H: Handler>(
+    handler: &H,
+    (principal, cancels): (Principal, bool),
+    method: &Method,
+    url: (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Route {
+    let routed = head::check(url, headers).and_then(|()| {
+        let path = Path::new(url.0, url.1).map_err(Problem::from)?;
+        let is_cancellation = || matches!(control::parse(method, &path), Ok(Some((_, Control::Cancel))));
+        let is_change = || !path.is_control() && method.changes();
+        let may_be_asked = if cancels { is_cancellation() } else { is_change() };
+        if is_administrative(url.0) || !may_be_asked {
+            return Err(Problem::new(Code::NotFound, "it is no change of the application"));
+        }
+        let asker = Asker { principal, grant: Grant::default(), ends_ms: None };
+        let (key, _) = judge(handler, &asker, method, &path, headers, now_ms)?;
+        Ok(Route::Object { key, principal: asker.principal, wait_ms: wait_ms(headers, now_ms) })
+    });
+    routed.unwrap_or_else(|problem| Route::Answer(Answer::problem(&problem).stamped(now_ms, None)))
+}
+
+fn find_object<H: Handler>(
+    handler: &H,
+    gate: &mut Gate,
+    method: &Method,
+    (pathname, search): (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<Route, Refusal> {
+    // Browsers can't say who they are when they open a socket: its first frame does.
+    if let Some(key) = socket_key(method, (pathname, search), headers) {
+        gate.admit_stranger(headers, now_ms)?;
+        return Ok(Route::Socket { key, wait_ms: wait_ms(headers, now_ms) });
+    }
+    let asker = gate.admit(headers, now_ms)?;
+    let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let (key, control) = judge(handler, &asker, method, &path, headers, now_ms)?;
+    let wait_ms = wait_ms(headers, now_ms);
+    match control {
+        Some(Control::Batch) => Ok(Route::Batch { key, asker, wait_ms }),
+        Some(Control::Socket) => Err(Problem::new(Code::NotFound, "a socket is opened by Upgrade: websocket").into()),
+        None if method.reads() && handler.is_remote(method, &path) => {
+            // It goes to no object that would.
+            malformed(handler, method, &path, headers, now_ms).map_or(Ok(()), Err)?;
+            let acknowledges = headers.get("semel-ack").is_some();
+            Ok(Route::Elsewhere { key, principal: asker.principal, wait_ms, acknowledges })
+        }
+        _ => Ok(Route::Object { key, principal: asker.principal, wait_ms }),
+    }
+}
+
+/// The key of a request to open a socket.
+fn socket_key(method: &Method, (pathname, search): (&str, &str), headers: &Headers) -> Option<Key> {
+    headers.get("upgrade").filter(|to| to.eq_ignore_ascii_case("websocket"))?;
+    let path = Path::new(pathname, search).ok()?;
+    match control::parse(method, &path) {
+        Ok(Some((key, Control::Socket))) => agreed(key, header::key(headers).ok()?).ok(),
+        _ => None,
+    }
+}
+
+/// The key of a request, and what is asked of it if that is the protocol's; unless who asks may not.
+pub(in crate::server) fn judge<H: Handler>(
+    handler: &H,
+    asker: &Asker,
+    method: &Method,
+    path: &Path,
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<(Key, Option<Control>), Problem> {
+    let named = header::key(headers).map_err(Problem::from)?;
+    let control = control::parse(method, path);
+    let ruled = match &control {
+        _ if !path.is_control() => ruled_key(handler, method, path, named),
+        Ok(Some((key, _))) => agreed(key.clone(), named),
+        Ok(None) => Err(Problem::new(Code::NotFound, "no such control path and method")),
+        Err(problem) => Err(problem.clone()),
+    };
+    // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
+    // done here as well, to give the first reason.
+    let key = ruled.map_err(|problem| malformed(handler, method, path, headers, now_ms).unwrap_or(problem))?;
+    let control = control.ok().flatten().map(|(_, control)| control);
+    let granted = check_granted(asker, method, control.as_ref(), &key, headers);
+    granted.map_err(|problem| malformed(handler, method, path, headers, now_ms).unwrap_or(problem))?;
+    Ok((key, control))
+}
+
+/// What a token allows covers acknowledgements too, wherever they ride: they end what an outcome can still tell.
+fn check_granted(
+    Asker { grant, .. }: &Asker,
+    method: &Method,
+    control: Option<&Control>,
+    key: &Key,
+    headers: &Headers,
+) -> Result<(), Problem> {
+    let is_allowed = match control {
+        // What is in a batch is judged one by one.
+        Some(Control::LookUp(_) | Control::Batch | Control::Socket) => grant.allows_key(key),
+        Some(Control::Acknowledge | Control::Cancel | Control::TakeOver) => grant.allows_some_change(key),
+        None => grant.allows(method, key),
+        // Nobody's token allows what is the administrator's.
+        Some(Control::Admin(_)) => false,
+    };
+    let acknowledges = headers.get("semel-ack").is_some();
+    if is_allowed && (!acknowledges || grant.allows_some_change(key)) {
+        Ok(())
+    } else {
+        Err(Problem::new(Code::Forbidden, "the token does not allow this at this key"))
+    }
+}
+
+/// Whether a path is the administrator's, however it is escaped, and whatever comes after.
+pub(in crate::server) fn is_administrative(pathname: &str) -> bool {
+    let mut segments = pathname.split('/').skip(1);
+    ["semel", "v1", "admin"].iter().all(|expected| {
+        let is_escaped = |segment: &str| percent_decoded(segment).is_ok_and(|decoded| decoded == *expected);
+        segments.next().is_some_and(|segment| segment == *expected || segment.contains('%') && is_escaped(segment))
+    })
+}
+
+fn administrative<H: Handler>(
+    handler: &H,
+    gate: &mut Gate,
+    method: &Method,
+    (pathname, search): (&str, &str),
+    headers: &Headers,
+    now_ms: i64,
+) -> Result<Route, Refusal> {
+    let principal = gate.admit_administrator(headers, now_ms)?;
+    let path = Path::new(pathname, search).map_err(Problem::from)?;
+    let named = header::key(headers).map_err(Problem::from)?;
+    let wait_ms = wait_ms(headers, now_ms);
+    if let Some(asked) = registry::parse(method, &path)? {
+        // Of a listing nothing is read any more.
+        malformed(handler, method, &path, headers, now_ms)
+            .filter(|_| matches!(asked, Asked::Keys(_)))
+            .map_or(Ok(()), Err)?;
+        return Ok(Route::Registry { asked, wait_ms });
+    }
+    // A path of the application that decodes to one of these is neither.
+    let segments = if path.is_control() { path.segments() } else { Vec::new() };
+    match segments.as_slice() {
+        ["semel", "v1", "admin", "keys", key, ..] if control::parse(method, &path)?.is_some() => {
+            let key = agreed(Key::new(*key).map_err(Problem::from)?, named)?;
+            Ok(Route::Object { key, principal, wait_ms })
+        }
+        _ => Err(Problem::new(Code::NotFound, "no such path and method of the administrator").into()),
+    }
+}
+
+fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Option<Key>) -> Result<Key, Problem> {
+    let not_found = || Problem::new(Code::NotFound, "nothing handles this path and method");
+    if !method.changes() && !method.reads() {
+        return Err(not_found());
+    }
+    let rule = match handler.key(method, path) {
+        KeyRule::Unhandled => return Err(not_found()),
+        KeyRule::Failed => return Err(Problem::new(Code::RolledBack, "the application could not tell the key")),
+        KeyRule::Key(key) => Key::new(key)?,
+        KeyRule::Any => match named {
+            Some(key) => return Ok(key),
+            None => return Key::new(path.joined()).map_err(Problem::from),
+        },
+    };
+    agreed(rule, named)
+}
+
+/// The key of the path, unless `Semel-Key` names another.
+fn agreed(key: Key, named: Option<Key>) -> Result<Key, Problem> {
+    match named {
+        Some(named) if named != key => {
+            let detail = format!("the key of this path is {}", header::quoted(&key.encoded()));
+            Err(Problem::new(Code::KeyMismatch, detail))
+        }
+        _ => Ok(key),
+    }
+}
+
+fn malformed<H: Handler>(handler: &H, method: &Method, path: &Path, headers: &Headers, now_ms: i64) -> Option<Problem> {
+    if let Err(error) = header::acks(headers) {
+        return Some(Problem::from(error));
+    }
+    let needs_id = match control::parse(method, path) {
+        Ok(Some((_, control))) => control.is_recorded(),
+        _ => method.changes() && !path.is_control() && !handler.makes_ids(method, path),
+    };
+    match Attempt::parse(headers, now_ms) {
+        Err(error) => Some(Problem::from(error)),
+        Ok(attempt) if needs_id && !attempt.is_named() => Some(Problem::key_missing()),
+        Ok(_) => None,
+    }
+}
+
+/// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
+pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
+    let wait_ms = i64::from(header::wait_s(headers)) * 1000;
+    match header::deadline_ms(headers, now_ms) {
+        Some(deadline_ms) if deadline_ms > now_ms => wait_ms.min(deadline_ms - now_ms),
+        _ => wait_ms,
+    }
+}
+
+/// The same for who waits until another attempt is through. Who comes too late to start is told at once what there is.
+pub fn turn_wait_ms(headers: &Headers, now_ms: i64) -> i64 {
+    let is_late = header::deadline_ms(headers, now_ms).is_some_and(|deadline_ms| deadline_ms < now_ms);
+    if is_late { 0 } else { wait_ms(headers, now_ms) }
+}
+
+fn health(config: &Config, now_ms: i64) -> Answer {
+    let versions = Object::default()
+        .with("protocol", PROTOCOL_VERSION)
+        .with("semel", env!("CARGO_PKG_VERSION"))
+        .with("schema", SCHEMA_VERSION);
+    let limits = Object::default()
+        .with("idChars", crate::id::REQUEST_ID_CHARS_MAX)
+        .with("keyBytes", crate::id::KEY_BYTES_MAX)
+        .with("ackIds", header::ACKS_MAX)
+        .with("ackBytes", header::ACK_BYTES_MAX)
+        .with("aheadMs", header::AHEAD_MS_MAX)
+        .with("waitSeconds", header::WAIT_S_MAX)
+        .with("urlBytes", head::URL_BYTES_MAX)
+        .with("requestHeaders", head::HEADERS_MAX)
+        .with("requestHeaderBytes", head::HEADER_BYTES_MAX)
+        .with("tokenBytes", TOKEN_BYTES_MAX)
+        .with("requestBodyBytes", config::REQUEST_BODY_BYTES_MAX)
+        .with("outcomeBodyBytes", config::OUTCOME_BODY_BYTES_MAX)
+        .with("outcomeHeaderBytes", config::OUTCOME_HEADER_BYTES_MAX)
+        .with("controlIds", config::CONTROL_IDS_MAX)
+        .with("batchElements", ELEMENTS_MAX)
+        .with("batchAnswersBytes", ANSWERS_BYTES_MAX)
+        .with("recordsPerKey", config.records_max)
+        .with("tombstonesPerKey", config.tombstones_max)
+        .with("sessionsPerKey", config.sessions_max)
+        .with("sessionNameChars", crate::session::SESSION_NAME_CHARS_MAX)
+        .with("sessionWindow", crate::server::sessions::state::WINDOW)
+        .with("bytesPerKey", config.bytes_max);
+    let body = Object::default()
+        .with("status", "ok")
+        .with("versions", versions.end())
+        .with("now", now_ms)
+        .with("retentionSeconds", config.retention())
+        .with("limits", limits.end());
+    let mut response = crate::message::Response::json(200, body.end());
+    response.headers.append("cache-control", "no-store");
+    Answer::read(response)
+}

@@ -1,0 +1,211 @@
+//! What goes along with an attempt, whatever becomes of it: acknowledgements, later deadlines, a page of the sweep, the fence.
+//!
+//! Invariants:
+//! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
+//! - An untouched key stays untouched, unless a refusal rests on its fence.
+
+use super::chores;
+use super::decision::Instant;
+use super::turn::{Loaded, Turn, Work};
+use crate::id::RequestId;
+use crate::rules::{Rule, holds};
+use crate::server::config::Config;
+use crate::server::sessions::Noted;
+use crate::server::storage::packed::{Bundle, Packed};
+use crate::server::storage::record::Record;
+use crate::server::storage::rows;
+use crate::server::storage::schema;
+use crate::server::storage::sql::{SqlError, atomically};
+use crate::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
+use std::collections::BTreeMap;
+
+/// While a database has less than half of what it may, its size is asked for once, and not for so many new requests after that.
+const UNASKED_MAX: u64 = 63;
+/// Nor for more than reach that half, where each writes so much: a body, an outcome, and what a handler makes of them.
+const WRITTEN_BYTES: u64 = 4 << 20;
+
+/// What an attempt changes besides executing.
+#[derive(Default)]
+pub(in crate::server) struct Aside<'a> {
+    /// The record that has seen a later deadline.
+    pub seen: Option<(&'a RequestId, Record)>,
+    /// Whether a refusal rests on the fence, which so must not go back.
+    pub fence: bool,
+    /// Whether a page is swept, due or not: something is refused for want of room.
+    pub sweep: bool,
+    /// The record of a start that ended well enough to be counted no longer.
+    pub ended: Option<(&'a RequestId, &'a Record)>,
+    /// What a request changes of its session.
+    pub session: Option<Noted<'a>>,
+}
+
+/// What is acknowledged, its record, and the tombstone in its place.
+type Buried<'a> = (&'a RequestId, Record, Record);
+
+impl Turn<'_> {
+    /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
+    pub(in crate::server) fn set_aside(
+        &self,
+        loaded: &mut Loaded,
+        own: Option<&RequestId>,
+        aside: Aside<'_>,
+    ) -> Result<(), SqlError> {
+        let is_virgin = loaded.versions.engine == 0;
+        let is_noted =
+            aside.seen.is_some() || aside.ended.is_some() || aside.session.is_some_and(|noted| noted.is_any());
+        let may_apply = !self.acks.is_empty() || is_noted || self.is_to_sweep(loaded, &aside);
+        if !aside.fence && (is_virgin || !may_apply) {
+            return Ok(());
+        }
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            self.create(&mut work)?;
+            self.write_aside(&mut work, own, &aside)
+        })?;
+        *loaded = work.after;
+        Ok(())
+    }
+
+    /// Writes acknowledgements, and the rest.
+    pub(in crate::server) fn write_aside(
+        &self,
+        work: &mut Work<'_>,
+        own: Option<&RequestId>,
+        aside: &Aside<'_>,
+    ) -> Result<(), SqlError> {
+        let acknowledged = self.acknowledged(work, own)?;
+        let now_ms = self.instant.now_ms;
+        let packable = acknowledged.iter().filter(|(id, _, tombstone)| Packed::of(id, tombstone, now_ms).is_some());
+        let is_chunk = packable.take(CHUNK_MIN).count() == CHUNK_MIN;
+        let packed = self.bury(work, acknowledged, is_chunk)?;
+        work.put_chunk(&packed)?;
+        self.write_rest(work, aside)
+    }
+
+    /// Writes acknowledgements, but for what the record of the attempt is to carry.
+    pub(super) fn acknowledge_carried(&self, work: &mut Work<'_>, own: &RequestId) -> Result<Bundle, SqlError> {
+        let acknowledged = self.acknowledged(work, Some(own))?;
+        let packed = self.bury(work, acknowledged, true)?;
+        if packed.len() <= CARRIED_MAX {
+            return Ok(packed);
+        }
+        work.put_chunk(&packed)?;
+        Ok(Bundle::default())
+    }
+
+    /// The records that are acknowledged, and their tombstones.
+    fn acknowledged(&self, work: &Work<'_>, own: Option<&RequestId>) -> Result<Vec<Buried<'_>>, SqlError> {
+        let mut acknowledged = BTreeMap::new();
+        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
+            let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
+            let now_ms = self.instant.now_ms;
+            let tombstone = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, work.retention_s);
+            if let Some(tombstone) = tombstone {
+                // Of one that is named twice, the first counts.
+                acknowledged.entry(&ack.id).or_insert((found, tombstone));
+            }
+        }
+        Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id, found, tombstone)).collect())
+    }
+
+    /// Writes the tombstones, and hands back those that are packed, if any may be: they are in no row yet.
+    fn bury(&self, work: &mut Work<'_>, acknowledged: Vec<Buried<'_>>, may_pack: bool) -> Result<Bundle, SqlError> {
+        let mut packed = Bundle::default();
+        for (id, found, tombstone) in acknowledged {
+            match Packed::of(id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
+                Some(one) => packed.append(&work.pack(found, one)?),
+                None => work.put(id, Some(&found), &tombstone)?,
+            }
+        }
+        Ok(packed)
+    }
+
+    /// Writes later deadlines, a page of the sweep, and the fence where something rests on it.
+    pub(super) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
+        work.count_anew()?;
+        if let Some((id, record)) = &aside.seen {
+            if rows::put_seen(self.sql, id, record)? {
+                work.after.sweep.came(record, work.retention_s);
+            } else {
+                // It was packed, and has to outlive that.
+                work.put(id, None, record)?;
+            }
+        }
+        if let Some((id, found)) = aside.ended {
+            self.end_start(work, id, found)?;
+        }
+        if let Some(noted) = &aside.session {
+            work.note(noted)?;
+        }
+        let Instant { now_ms, fence_s, .. } = self.instant;
+        let retention_s = self.config.retention_s;
+        // A deleted key's name was taken away once the registry had heard of it: only what comes anew brings it back.
+        let is_gone = work.after.versions.handler == schema::DELETED && !work.after.is_registered;
+        if !work.after.has_key && !is_gone {
+            schema::put_key(self.sql, self.arrival.key)?;
+            work.after.has_key = true;
+        }
+        let mut is_fence_used = aside.fence;
+        if self.is_to_sweep(&work.after, aside) {
+            work.after.may_sweep.0 = false;
+            is_fence_used |= chores::sweep(self.sql, self.instant, retention_s, &mut work.after)?;
+        }
+        if is_fence_used && holds(Rule::FenceDurable) {
+            schema::put_fence(self.sql, fence_s, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Why there is no room for a new record, in words for who asks; `None`: there is.
+    pub(super) fn want_of_room(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
+        let Config { records_max, tombstones_max, .. } = self.config;
+        if !holds(Rule::Capacity) {
+            return Ok(None);
+        }
+        if reached(loaded.count.records, *records_max) {
+            return Ok(Some(format!("the key keeps {records_max} unacknowledged records, as many as it may")));
+        }
+        if reached(loaded.count.tombstones, *tombstones_max) {
+            return Ok(Some(format!("the key keeps {tombstones_max} tombstones and cancelled ids, as many as it may")));
+        }
+        self.want_of_bytes(loaded)
+    }
+
+    /// Why there is no room for any row more.
+    pub(in crate::server) fn want_of_bytes(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
+        let bytes_max = self.config.bytes_max;
+        if !holds(Rule::Capacity) {
+            return Ok(None);
+        }
+        // To ask takes a statement's time, and a quarter of a request's in a batch.
+        if let Some(left) = loaded.unasked.0.checked_sub(1) {
+            loaded.unasked.0 = left;
+            return Ok(None);
+        }
+        let bytes = self.sql.database_bytes()?;
+        let unasked = ((bytes_max / 2).saturating_sub(bytes) / WRITTEN_BYTES).min(UNASKED_MAX);
+        loaded.unasked.0 = u8::try_from(unasked).unwrap_or(0);
+        let is_large = bytes >= bytes_max;
+        Ok(is_large.then(|| format!("the key's database has {bytes_max} bytes, as many as it may, or more")))
+    }
+
+    fn is_crowded(&self, loaded: &Loaded) -> bool {
+        let Config { records_max, tombstones_max, .. } = self.config;
+        let is_reached =
+            reached(loaded.count.records, *records_max) || reached(loaded.count.tombstones, *tombstones_max);
+        is_reached && holds(Rule::Capacity)
+    }
+
+    /// A full key sweeps with every request, so that it opens as soon as something may leave. Of another no request sweeps what its
+    /// object is about to: alarms may have been given up, so none can be relied on.
+    fn is_to_sweep(&self, loaded: &Loaded, aside: &Aside<'_>) -> bool {
+        let now_ms = self.instant.now_ms;
+        let is_seen_to = loaded.swept_ms.0.is_some_and(|swept_ms| now_ms < swept_ms + chores::SEEN_TO_MS);
+        let is_due = || loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
+        loaded.may_sweep.0 && (aside.sweep || !is_seen_to && is_due() || self.is_crowded(loaded))
+    }
+}
+
+fn reached(count: i64, max: u64) -> bool {
+    u64::try_from(count).unwrap_or(0) >= max
+}

@@ -1,0 +1,182 @@
+//! What becomes of an attempt. Pure: the checkers explore this very code.
+//!
+//! Invariants, in the order of the checks:
+//! - Record first: what has an outcome is answered from it, however late the attempt.
+//! - Another fingerprint or principal learns nothing of the record.
+//! - Then the fence, then the deadline: what can't be proven new, or comes too late, is refused.
+
+use crate::fingerprint::Fingerprint;
+use crate::id::Principal;
+use crate::problem::{Code, Executed, Problem};
+use crate::rules::{Rule, holds};
+use crate::server::storage::record::{Record, State, TombstoneKind};
+
+const CANCELLED: &str = "cancelled before it ran; it never will";
+
+/// The attempt, as far as it matters here.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Who asks.
+    pub principal: &'a Principal,
+    /// What is asked; `None` for a cancellation, which names an id whatever its request was.
+    pub fingerprint: Option<&'a Fingerprint>,
+    /// When the request was first sent, in Unix s.
+    pub first_sent_s: Option<i64>,
+    /// The attempt's deadline, in Unix ms.
+    pub deadline_ms: Option<i64>,
+}
+
+impl Asked<'_> {
+    fn is_before(&self, fence_s: i64) -> bool {
+        holds(Rule::Fence) && self.first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s)
+    }
+}
+
+/// The key's position in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The key's clock, in Unix ms.
+    pub now_ms: i64,
+    /// What was first sent before this and has no record is refused, in Unix s.
+    pub fence_s: i64,
+    /// How far an administrator has moved the fence, in Unix s. A deletion of the key moves it further than it says here, and so does a
+    /// forget that is ahead of the clock.
+    pub forgotten_s: i64,
+    /// Where age alone puts the fence, in Unix s.
+    pub aged_s: i64,
+}
+
+impl Instant {
+    /// Whether an administrator had it forgotten, where it was last used at that instant, in Unix ms.
+    pub fn forgets(&self, used_ms: i64) -> bool {
+        used_ms < self.forgotten_s.saturating_mul(1000)
+    }
+
+    /// What came before this may leave, in Unix s. It is not past the fence; and other than that, which a deletion may have moved
+    /// ahead of the clock, it has not passed what comes now.
+    pub fn passed_s(&self) -> i64 {
+        self.aged_s.max(self.forgotten_s)
+    }
+}
+
+/// What becomes of the attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Answer with the recorded outcome.
+    Replay,
+    /// Run the handler.
+    Execute,
+    /// It was sent to where it is executed, and its outcome is not known.
+    Doubt,
+    /// Answer with a problem.
+    Refuse(Problem),
+}
+
+impl Decision {
+    /// Whether the id is another request's: what comes of it is nothing to its record.
+    pub fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Refuse(problem) if problem.code == Code::FingerprintMismatch)
+    }
+}
+
+/// Decides.
+pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
+    match record {
+        Some(record) if holds(Rule::Principal) && !record.answers(asked.principal) => {
+            return Decision::Refuse(mismatch());
+        }
+        // A suspect has no outcome: it is judged like what is new.
+        None | Some(Record { state: State::Suspect { .. }, .. }) => {}
+        Some(record) if !holds_for(&record.state) => {}
+        // Cancelled without first-sent, when its record may have left before: whether it ran can't be told of what comes too late anyway.
+        Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) => {
+            let cancelled = || Problem::new(Code::Cancelled, CANCELLED);
+            return Decision::Refuse(too_late(asked, instant).unwrap_or_else(cancelled));
+        }
+        Some(record) => return decide_recorded(record, asked),
+    }
+    too_late(asked, instant).map_or(Decision::Execute, Decision::Refuse)
+}
+
+/// Why what has no record must not begin, where fence or deadline is past.
+fn too_late(asked: &Asked<'_>, instant: Instant) -> Option<Problem> {
+    if asked.is_before(instant.fence_s) {
+        return Some(outside_window(asked, instant));
+    }
+    check_deadline(asked.deadline_ms, instant.now_ms).err()
+}
+
+/// Whether what has this deadline may begin now.
+pub fn check_deadline(deadline_ms: Option<i64>, now_ms: i64) -> Result<(), Problem> {
+    if holds(Rule::Deadline) && deadline_ms.is_some_and(|deadline_ms| deadline_ms < now_ms) {
+        let detail = "the deadline is before Semel-Now; this attempt did not run";
+        return Err(Problem::new(Code::AttemptExpired, detail));
+    }
+    Ok(())
+}
+
+/// Whether the rule holds by which a record of this state keeps its id from running.
+fn holds_for(state: &State) -> bool {
+    holds(match state {
+        State::Executed(..) => Rule::Replay,
+        State::Poisoned(_) => Rule::Poisoned,
+        State::Cancelled { .. } => Rule::Cancelled,
+        State::Tombstone { .. } => Rule::Tombstone,
+        State::Dispatched { .. } => Rule::DoubtHolds,
+        State::Suspect { .. } => return true,
+    })
+}
+
+fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
+    let same = |recorded: &Fingerprint| {
+        !holds(Rule::Fingerprint) || asked.fingerprint.is_none_or(|fingerprint| fingerprint == recorded)
+    };
+    match &record.state {
+        State::Executed(fingerprint, _) | State::Poisoned(fingerprint) | State::Dispatched { fingerprint, .. }
+            if !same(fingerprint) =>
+        {
+            Decision::Refuse(mismatch())
+        }
+        State::Executed(..) => Decision::Replay,
+        State::Poisoned(_) => Decision::Refuse(poisoned()),
+        State::Cancelled { .. } => Decision::Refuse(Problem::new(Code::Cancelled, CANCELLED)),
+        State::Tombstone { kind, executed, .. } => Decision::Refuse(gone(*kind, *executed)),
+        State::Dispatched { .. } => Decision::Doubt,
+        State::Suspect { .. } => Decision::Execute,
+    }
+}
+
+/// The problem of what is before the fence: one of two, by who has moved it there.
+fn outside_window(asked: &Asked<'_>, instant: Instant) -> Problem {
+    let Instant { forgotten_s, aged_s, .. } = instant;
+    let is_moved = |first_sent_s| first_sent_s < forgotten_s || forgotten_s > 0 && first_sent_s >= aged_s;
+    if asked.first_sent_s.is_some_and(is_moved) {
+        return Problem::new(Code::Forgotten, "an administrator had this key forget what was first sent that early");
+    }
+    let detail = "first sent before what this key still remembers; whether it ran can't be told";
+    Problem::new(Code::OutsideWindow, detail)
+}
+
+fn mismatch() -> Problem {
+    Problem::new(
+        Code::FingerprintMismatch,
+        "this id is in use for another request; a new request needs an id of its own",
+    )
+}
+
+/// The problem of an id on which the handler crashed too often.
+pub fn poisoned() -> Problem {
+    Problem::new(Code::Poisoned, "the handler crashed on it each time, and nothing of it was kept; it won't run again")
+}
+
+fn gone(kind: TombstoneKind, executed: Executed) -> Problem {
+    match kind {
+        TombstoneKind::Acknowledged => {
+            Problem::new(Code::Acknowledged, "acknowledged before, so its outcome was freed")
+        }
+        TombstoneKind::Expired => {
+            Problem::new(Code::OutcomeExpired, "its outcome was kept for the retention and is gone")
+        }
+    }
+    .with_executed(executed)
+}

@@ -1,0 +1,413 @@
+//! The engine of one key: told of one attempt at a time, it answers.
+//!
+//! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
+//! - [`decision`]: what becomes of it, from its record, the fence and the clock; pure
+//! - [`together`]: many in one commit
+//! - [`suspicion`]: requests that end the process, or may have; [`crashes`]: how often
+//! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
+//! - [`opening`]: what an object that starts looks at. [`chores`]: what it does without a request
+//! - [`counters`]: what it tells of its answers
+//!
+//! Invariants:
+//! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
+//! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
+//!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
+
+pub(super) mod aside;
+pub mod chores;
+pub mod counters;
+pub mod crashes;
+pub mod decision;
+pub(super) mod execution;
+pub mod opening;
+pub mod remote;
+pub(super) mod settling;
+pub mod suspicion;
+pub mod together;
+pub(super) mod turn;
+
+use crate::header;
+use crate::id::{Key, Principal, RequestId};
+use crate::message::{Method, Request};
+use crate::problem::Problem;
+use crate::rules::{Rule, holds};
+use crate::server::answer::Answer;
+use crate::server::config::Config;
+use crate::server::effects::Outbox;
+use crate::server::handler::Handler;
+use crate::server::log;
+use crate::server::storage::desk::{Desk, Kept};
+use crate::server::storage::record::Change;
+use crate::server::storage::retention::{self, Sweep};
+use crate::server::storage::schema;
+use crate::server::storage::sql::{Sql, SqlError, atomically};
+use crate::server::storage::totals;
+use crate::server::storage::watched::Watched;
+use crate::server::uncompared::Uncompared;
+use chores::Chores;
+use counters::Counters;
+use opening::Opening;
+use suspicion::Own;
+use together::Ahead;
+use turn::{Loaded, Purpose, Turn};
+
+pub use turn::Arrival;
+
+/// The engine of one key with its handler. A checker keeps and compares it as part of a state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Engine<H> {
+    pub(super) handler: H,
+    /// Of the deployment, until the key is known; then of the key.
+    pub(super) config: Config,
+    counters: Counters,
+    pub(super) loaded: Option<Loaded>,
+    /// How far an object has come that looks at its storage.
+    opening: Option<Opening>,
+    /// The clock at the last error of the storage, or answer without it.
+    told_ms: i64,
+    /// What was started by then: the object has lived on.
+    started: Own,
+    /// What was given out to be sent, until it has ended: nothing that is stored tells it from what an object before has left in doubt.
+    pub(super) under_way: Option<RequestId>,
+    pub(super) chores: Chores,
+    pub(super) outbox: Uncompared<Outbox>,
+    /// What a desk has left to the next.
+    pub(super) kept: Uncompared<Kept>,
+    /// Its key, once it is known.
+    own: Uncompared<Option<Key>>,
+}
+
+impl<H: Handler> Engine<H> {
+    /// An engine that has not looked at its storage yet.
+    pub fn new(handler: H, config: Config) -> Self {
+        Self {
+            handler,
+            config,
+            counters: Counters::default(),
+            loaded: None,
+            opening: None,
+            told_ms: 0,
+            started: Own::default(),
+            under_way: None,
+            chores: Chores::default(),
+            outbox: Uncompared::default(),
+            kept: Uncompared::default(),
+            own: Uncompared::default(),
+        }
+    }
+
+    /// Takes the settings of its key. Until it does, the fence stays where it is stored, and nothing leaves: see [`Engine::is_ruled`].
+    pub fn know_key(&mut self, key: &Key) {
+        if self.own.0.is_none() {
+            self.own.0 = Some(key.clone());
+        }
+        if !self.config.is_of_key() {
+            self.config = std::mem::take(&mut self.config).for_key(key);
+            // When something is due was judged by the deployment's retention.
+            if let Some(loaded) = &mut self.loaded {
+                loaded.sweep = Sweep::default();
+                loaded.sessions.look_again();
+            }
+        }
+    }
+
+    /// Whether it is known what holds of the key. Where all of it was deleted and its name is gone, nothing is left but the deletion's own
+    /// record: the deployment's settings do for that, and the fence goes before it.
+    pub(super) fn is_ruled(&self, loaded: &Loaded) -> bool {
+        self.config.is_of_key() || loaded.versions.handler == schema::DELETED
+    }
+
+    /// What stands for its key in the log, as far as it is known.
+    pub fn key_hash(&self, sql: &dyn Sql) -> Option<String> {
+        let stored = || schema::key(sql).ok().flatten();
+        self.own.0.clone().or_else(stored).as_ref().map(log::key_hash)
+    }
+
+    /// How often each `Semel-Status` was answered since the object started.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Gives a change the id that the handler makes of it, where its client sent none.
+    pub fn name(&self, principal: &Principal, request: &mut Request) {
+        let is_unnamed = |name| request.headers.get(name).is_none();
+        let may_be_named = request.method.changes() && !request.path.is_control();
+        if may_be_named
+            && ["idempotency-key", "semel-session"].into_iter().all(is_unnamed)
+            && let Some(id) = self.handler.id(principal, request)
+        {
+            request.headers.append("idempotency-key", header::quoted(&id));
+        }
+    }
+
+    /// Answers an attempt.
+    pub fn handle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::Execute)
+    }
+
+    /// Answers an attempt that follows another in one turn of the object, which has swept what one turn may.
+    pub fn handle_next(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        let answered = self.attempt(sql, arrival, Purpose::Execute, false);
+        self.told(&answered);
+        answered
+    }
+
+    /// Answers an attempt whose execution crashed and was rolled back. Never runs the handler.
+    pub fn crashed(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::CountCrash)
+    }
+
+    /// Counts the start of a suspect ([`suspicion`]), and at the last one refuses the id for good. What it wrote must
+    /// be durable before [`Engine::handle`] is asked, and nothing else may run in between.
+    /// Where the answer is `unavailable` nothing was counted, and `handle` is not to be asked: that is what its caller is told. Any other is of no interest.
+    pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::CountStart)
+    }
+
+    /// Says again that [`Engine::start`] was asked of this request, and is durable: an engine that was made since does not know it, and
+    /// would take it for the start of an object that died.
+    pub fn started(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        self.answer(sql, arrival, Purpose::KnowStart)
+    }
+
+    /// How many records and tombstones the key keeps, as of the last commit. Writes nothing.
+    pub fn count(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Change, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        Ok(self.loaded.insert(loaded).count)
+    }
+
+    /// Forgets what was first sent before an instant: moves the fence there, and the sweep takes it from there. A key without
+    /// tables has nothing to forget. Who says it has another clock: where the key's is behind, what comes from now on is let alone.
+    pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
+        let mut loaded = self.load(sql, wall_ms)?;
+        let forgotten_s = before_s.min(loaded.clock_ms.div_euclid(1000));
+        // Again, or after one that goes further, it changes nothing, and the sweep keeps its place.
+        if loaded.versions.engine > 0 && loaded.forgets_s.max(loaded.forgotten_s) >= before_s {
+            self.loaded = Some(loaded);
+            return Ok(());
+        }
+        let ended = if loaded.versions.engine == 0 {
+            Ok(())
+        } else {
+            atomically(sql, || {
+                totals::take_away(sql)?;
+                schema::put_forgets(sql, before_s)?;
+                schema::put_forgotten(sql, forgotten_s, before_s, loaded.clock_ms)
+            })
+        };
+        match ended {
+            Ok(()) if loaded.versions.engine > 0 => {
+                loaded.forgotten_s = loaded.forgotten_s.max(forgotten_s);
+                loaded.forgets_s = before_s;
+                loaded.fence_s = loaded.fence_s.max(before_s);
+                loaded.sweep = Sweep::default();
+                loaded.has_totals = false;
+                loaded.sessions.look_again();
+            }
+            _ => {}
+        }
+        let clock_ms = loaded.clock_ms;
+        self.loaded = Some(loaded);
+        if ended.is_err() {
+            self.failed(clock_ms);
+        }
+        ended
+    }
+
+    /// The key's clock, for an answer that needs nothing of the storage. None after it tells an earlier one.
+    pub fn tell_ms(&mut self, wall_ms: i64) -> i64 {
+        let clock_ms = self.loaded.as_mut().map_or(&mut self.told_ms, |loaded| &mut loaded.clock_ms);
+        *clock_ms = wall_ms.max(*clock_ms);
+        *clock_ms
+    }
+
+    /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.
+    pub(super) fn failed(&mut self, clock_ms: i64) {
+        if let Some(loaded) = self.loaded.take() {
+            self.started = loaded.started;
+        }
+        self.opening = None;
+        // What was given a number may have it no longer, and what was written be gone.
+        self.kept = Uncompared::default();
+        // Where nothing could be loaded it is the wall clock's, which may have gone back.
+        self.told_ms = self.told_ms.max(clock_ms);
+    }
+
+    fn answer(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose) -> Answer {
+        let answered = self.attempt(sql, arrival, purpose, true);
+        if !purpose.is_ahead() {
+            self.told(&answered);
+        }
+        answered
+    }
+
+    /// An answer goes out, unless something is to be sent first.
+    pub(super) fn told(&mut self, answer: &Answer) {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.call.is_some()) {
+            return;
+        }
+        self.counters.count(answer.headers.get("semel-status").unwrap_or_default());
+    }
+
+    /// Answers an attempt; after a failure of the storage, nothing is loaded. `may_sweep`: nothing was swept in this turn of the object.
+    pub(super) fn attempt(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose, may_sweep: bool) -> Answer {
+        self.attempt_with(sql, (arrival, purpose, may_sweep), |turn, loaded| turn.run(loaded))
+    }
+
+    /// The same, whatever its turn does.
+    pub(super) fn attempt_with(
+        &mut self,
+        sql: &dyn Sql,
+        (arrival, purpose, may_sweep): (Arrival<'_>, Purpose, bool),
+        run: impl FnOnce(Turn<'_>, &mut Loaded) -> Result<Answer, SqlError>,
+    ) -> Answer {
+        self.know_key(arrival.key);
+        let mut answered = match self.load(sql, arrival.wall_ms) {
+            Ok(loaded) => {
+                let loaded = Loaded { may_sweep: Uncompared(may_sweep), ..loaded };
+                self.answer_loaded(sql, (arrival, purpose), loaded, run)
+            }
+            Err(error) => unavailable(&error).stamped(self.tell_ms(arrival.wall_ms), None),
+        };
+        if arrival.request.method == Method::Head {
+            answered.body.clear();
+        }
+        self.chores.answered(&answered);
+        answered
+    }
+
+    fn answer_loaded(
+        &mut self,
+        sql: &dyn Sql,
+        (arrival, purpose): (Arrival<'_>, Purpose),
+        mut loaded: Loaded,
+        run: impl FnOnce(Turn<'_>, &mut Loaded) -> Result<Answer, SqlError>,
+    ) -> Answer {
+        loaded.call = None;
+        let now_ms = loaded.clock_ms;
+        let acks = match header::acks(&arrival.request.headers) {
+            Ok(acks) => acks,
+            Err(error) => {
+                self.loaded = Some(loaded);
+                return Answer::problem(&Problem::from(error)).stamped(now_ms, None);
+            }
+        };
+        let instant = loaded.instant(self.config.retention_s);
+        let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
+        // Where others share one, it is theirs.
+        let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
+        // What is sent to where it is executed is not undone: that it is new is for the tables to say.
+        if self.handler.is_remote(&arrival.request.method, &arrival.request.path) {
+            self.kept = Uncompared::default();
+        }
+        let desk = has_desk.then(|| Desk::of_one(sql, std::mem::take(&mut self.kept.0)));
+        let read = desk.as_ref().map_or(Ok(()), |desk| {
+            let ahead = Ahead::of(std::iter::once(arrival.request), &acks);
+            desk.read_ahead(&ahead.acknowledged, &ahead.ids)
+        });
+        let watched = Watched::new(sql);
+        let sql = match &desk {
+            Some(desk) => desk,
+            None if sql.desk().is_some() => sql,
+            None => &watched,
+        };
+        let (outbox, under_way) = (&self.outbox.0, self.under_way.as_ref());
+        let turn = Turn { handler, config, counters, outbox, under_way, sql, arrival, acks, instant, purpose };
+        let count = loaded.count;
+        let answered = read.and_then(|()| run(turn, &mut loaded));
+        if let Some(desk) = desk {
+            self.kept.0 = desk.into_kept();
+        }
+        if watched.has_written() {
+            self.kept = Uncompared::default();
+        }
+        // A key that was deleted has no texts, and the lanes to come have the numbers of those that were.
+        if loaded.versions.handler == schema::DELETED {
+            self.kept = Uncompared::default();
+            if H::EMITS {
+                self.outbox.0.forget();
+            }
+        }
+        match answered {
+            Ok(answer) => {
+                loaded.settle(now_ms);
+                self.chores.counted(count, loaded.count);
+                self.loaded = Some(loaded);
+                answer.stamped(now_ms, Some(arrival.key))
+            }
+            Err(error) => {
+                self.loaded = Some(loaded);
+                self.failed(now_ms);
+                unavailable(&error).stamped(now_ms, None)
+            }
+        }
+    }
+
+    /// Looks at a page of what is stored; whether there is more to look at before anything can be answered. Who asks something
+    /// else first has all the rest looked at in one turn.
+    pub fn open(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
+        if self.loaded.is_some() {
+            return Ok(false);
+        }
+        let mut opening = self.opening(sql, wall_ms)?;
+        let goes_on = opening.page(sql)?;
+        if goes_on {
+            self.opening = Some(opening);
+        } else {
+            self.loaded = Some(Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? });
+        }
+        Ok(goes_on)
+    }
+
+    /// Takes how far the object has come, or begins.
+    fn opening(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Opening, SqlError> {
+        if let Some(opening) = self.opening.take() {
+            return Ok(opening);
+        }
+        let meta = schema::meta(sql)?;
+        schema::check(&self.handler, meta.versions)?;
+        let versions = schema::upgrade(sql, meta.versions)?;
+        if !self.config.is_of_key()
+            && meta.has_key
+            && let Some(key) = schema::key(sql)?
+        {
+            self.know_key(&key);
+        }
+        Opening::new(sql, schema::Meta { versions, ..meta }, self.told_ms, wall_ms)
+    }
+
+    /// Takes what is known of the storage, with clock and fence moved on to now.
+    pub(super) fn load(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Loaded, SqlError> {
+        let mut loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => {
+                let mut opening = self.opening(sql, wall_ms)?;
+                while opening.page(sql)? {}
+                Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? }
+            }
+        };
+        let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
+        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
+        if self.is_ruled(&loaded) {
+            let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
+            loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
+        }
+        loaded.sessions.max.0 = self.config.sessions_max;
+        self.chores.started(wall_ms);
+        let count = loaded.count;
+        loaded.settle(loaded.clock_ms);
+        self.chores.counted(count, loaded.count);
+        Ok(loaded)
+    }
+}
+
+/// Whether an attempt is of a change of the application's, with an id or a place: there is a row of it, or will be.
+fn has_row(loaded: &Loaded, Arrival { request, .. }: Arrival<'_>, purpose: Purpose) -> bool {
+    let is_change = !request.method.reads() && !request.path.is_control();
+    let is_named = || ["idempotency-key", "semel-session"].iter().any(|name| request.headers.get(name).is_some());
+    purpose == Purpose::Execute && loaded.versions.engine > 0 && is_change && is_named()
+}
+
+fn unavailable(error: &SqlError) -> Answer {
+    Answer::unavailable("the key's storage failed").with_log(format!("storage failed: {error}"))
+}

@@ -1,0 +1,348 @@
+//! Requests that are executed elsewhere: by another Worker, or by an API that the layer stands in front of.
+//!
+//! The handler has no effect of its own. It says that the request is to be dispatched ([`Failure::Remote`]), and what becomes of one
+//! that is in doubt. The host makes durable what was committed, sends the request, and tells what came of it.
+//!
+//! Invariants:
+//! - A start is recorded before its call leaves the engine.
+//! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, and no later than by that of then;
+//!   it never leaves by itself, and nobody hears that it did not run, unless the other side says so, or nothing was sent.
+//! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
+
+use super::aside::Aside;
+use super::decision::{Asked, Decision, decide};
+use super::execution::not_granted;
+use super::turn::{Identified, Loaded, Purpose, Turn};
+use super::{Arrival, Engine};
+use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
+use crate::id::RequestId;
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
+use crate::server::answer::Answer;
+use crate::server::handler::{Failure, Handler, Policy, Undone};
+use crate::server::storage::packed::Bundle;
+use crate::server::storage::record::{Finds, Record, State};
+use crate::server::storage::retention::after_s;
+use crate::server::storage::schema;
+use crate::server::storage::sql::{Sql, SqlError, atomically};
+
+/// What the host is to send.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The request. What was committed before must be durable first.
+    Dispatch {
+        /// How often it was dispatched, with this time.
+        times: i64,
+    },
+    /// A read of this path and query.
+    Probe {
+        /// Path and query.
+        path: String,
+        /// How often the request was dispatched.
+        times: i64,
+        /// Whether it was dispatched so long ago that a 404 proves that there is nothing.
+        is_proof: bool,
+    },
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The other side answered, whatever.
+    Answered(Response),
+    /// It can't be known what became of it. The reason is for the log.
+    Unknown(String),
+    /// Surely no byte was sent. The reason is for the log.
+    Unreachable(String),
+}
+
+pub use super::settling::read;
+
+impl<H: Handler> Engine<H> {
+    /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
+    pub fn take_call(&mut self) -> Option<Call> {
+        self.take_call_of().map(|(call, _)| call)
+    }
+
+    /// The same, with the id of the request: its client may have sent none.
+    pub fn take_call_of(&mut self) -> Option<(Call, RequestId)> {
+        let (call, id) = self.loaded.as_mut().and_then(|loaded| loaded.call.take())?;
+        self.under_way = Some(id.clone());
+        Some((call, id))
+    }
+
+    /// Says that a request was under way already when this engine was made.
+    pub fn know_under_way(&mut self, id: RequestId) {
+        self.under_way = Some(id);
+    }
+
+    /// Answers an attempt that has to wait for another request of the key: with what there is, or that it is not its turn.
+    pub fn wait(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
+        let answered = self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.wait(loaded));
+        self.told(&answered);
+        answered
+    }
+
+    /// Answers an attempt of which the call has ended; there may be one more to make.
+    pub fn settle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, call: &Call, ended: Ended) -> Answer {
+        self.under_way = None;
+        let answered =
+            self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.settle(loaded, call, ended));
+        self.told(&answered);
+        answered
+    }
+}
+
+impl Turn<'_> {
+    /// Records the start of a request, and has it sent.
+    pub(super) fn dispatch(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        policy: &Policy,
+    ) -> Result<Answer, SqlError> {
+        let now_ms = self.instant.now_ms;
+        let (times, first_ms, known_until_ms) = match identified.found.as_ref().map(|found| &found.state) {
+            Some(State::Dispatched { times, first_ms, finds, .. }) => {
+                let until_ms = if let Finds::Until(until_ms) = finds { *until_ms } else { i64::MAX };
+                (*times, *first_ms, until_ms)
+            }
+            _ => (0, now_ms, i64::MAX),
+        };
+        let times = times.saturating_add(1);
+        let finds = match policy {
+            Policy::Report => Finds::Until(now_ms),
+            // What its route says since may be true of what is sent since.
+            Policy::Resend { dedup_s } => Finds::Until(after_s(first_ms, *dedup_s).min(known_until_ms)),
+            Policy::Probe { settle_s, .. } => Finds::Asked(after_s(now_ms, *settle_s)),
+        };
+        let (fingerprint, whither) = (identified.fingerprint, Some(self.handler.sends_to(self.arrival.request)));
+        let state = State::Dispatched { fingerprint, times, first_ms, finds, whither };
+        let mut work = self.work(loaded);
+        if holds(Rule::DispatchRecorded) {
+            atomically(self.sql, || {
+                self.create(&mut work)?;
+                // It carries no tombstones, so nothing of others goes with it.
+                work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
+                self.write_aside(&mut work, Some(identified.id), &Aside::default())
+            })?;
+            *loaded = work.after;
+        }
+        loaded.call = Some((Call::Dispatch { times }, identified.id.clone()));
+        Ok(Answer::problem(&in_flight()))
+    }
+
+    /// What becomes of an attempt of a request that is in doubt.
+    pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        let Some(Record { at_ms, state, .. }) = &identified.found else { return Err(undispatched()) };
+        let State::Dispatched { times, first_ms, finds, whither, .. } = *state else { return Err(undispatched()) };
+        let now_ms = self.instant.now_ms;
+        if self.purpose != Purpose::Execute {
+            // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
+            return self.still_in_doubt(loaded, identified, in_flight());
+        }
+        // What was to be reported, or sent again for so long, stays so: the other side may have been another then, and who was told so have gone on.
+        if !finds_out(state, now_ms) && holds(Rule::ResendEnds) {
+            return self.still_in_doubt(loaded, identified, outcome_unknown());
+        }
+        let policy = self.policy(loaded)?;
+        // Anywhere else nobody knows of it, nor wherever it is asked for by something else.
+        let is_there = whither.is_none_or(|whither| whither == self.handler.sends_to(self.arrival.request));
+        match policy {
+            // Whether ids were known as it was sent, where it was to be asked for, nobody knows.
+            Policy::Resend { dedup_s }
+                if matches!(finds, Finds::Until(_)) && is_there && now_ms < after_s(first_ms, dedup_s)
+                    || !holds(Rule::ResendEnds) =>
+            {
+                // It does not start any more, but it may have before.
+                if self.is_late(identified.attempt) {
+                    self.still_in_doubt(loaded, identified, in_flight())
+                } else {
+                    self.dispatch(loaded, identified, &policy)
+                }
+            }
+            // What was to be sent again may be found by whatever asks for it, which proves nothing where it is not.
+            Policy::Probe { path, settle_s, .. } if is_there || matches!(finds, Finds::Until(_)) => {
+                let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+                // How long what was to be sent again may have been under way, its record does not say.
+                let is_past = |proves_ms: i64| now_ms >= after_s(*at_ms, settle_s).max(proves_ms);
+                let is_proof =
+                    matches!(finds, Finds::Asked(proves_ms) if is_past(proves_ms)) || !holds(Rule::ProbeSettles);
+                loaded.call = Some((Call::Probe { path, times, is_proof }, identified.id.clone()));
+                Ok(answer)
+            }
+            _ => self.still_in_doubt(loaded, identified, outcome_unknown()),
+        }
+    }
+
+    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
+    /// whoever asks from then on hears the same.
+    pub(super) fn still_in_doubt(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        problem: Problem,
+    ) -> Result<Answer, SqlError> {
+        self.still_in_doubt_since(loaded, identified, problem, i64::MIN)
+    }
+
+    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late.
+    pub(super) fn still_in_doubt_since(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        problem: Problem,
+        sent_ms: i64,
+    ) -> Result<Answer, SqlError> {
+        let (found, now_ms) = (identified.found.as_ref(), self.instant.now_ms);
+        let mut seen = found.and_then(|found| found.seen_again(identified.attempt, now_ms, self.config.retention_s));
+        if problem.code == Code::OutcomeUnknown
+            && let Some(found) = found.filter(|found| finds_out(&found.state, now_ms))
+            && let State::Dispatched { finds, .. } = &mut seen.get_or_insert_with(|| found.clone()).state
+        {
+            *finds = Finds::Until(now_ms);
+        }
+        if let Some(found) = found.filter(|found| found.at_ms < sent_ms) {
+            let seen = seen.get_or_insert_with(|| found.clone());
+            seen.at_ms = sent_ms;
+            if let State::Dispatched { finds: Finds::Asked(proves_ms), .. } = &mut seen.state {
+                *proves_ms = proves_ms.saturating_add(sent_ms.saturating_sub(found.at_ms));
+            }
+        }
+        let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
+        self.refuse(loaded, &problem, Some(identified.id), aside)
+    }
+
+    /// Whether the handler says of the request that it is executed elsewhere.
+    pub(super) fn sends(&self) -> bool {
+        self.handler.sends(&self.arrival.request.method, &self.arrival.request.path)
+    }
+
+    pub(super) fn is_late(&self, attempt: &Attempt) -> bool {
+        holds(Rule::Deadline) && attempt.deadline_ms.is_some_and(|deadline_ms| deadline_ms < self.instant.now_ms)
+    }
+
+    /// The policy of the request's route. Where there is none any more, nothing is sent.
+    pub(super) fn policy(&self, loaded: &Loaded) -> Result<Policy, SqlError> {
+        let mut policy = Policy::Report;
+        if !self.sends() {
+            return Ok(policy);
+        }
+        let ended: Result<(), Undone> = atomically(self.sql, || {
+            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            if let Err(Failure::Remote(found)) = self.handler.serve(&mut self.context(), self.arrival.request) {
+                policy = found;
+            }
+            // Whatever it wrote.
+            Err(Undone::Rejected(String::new()))
+        });
+        match ended {
+            // Of a handler whose tables are not as it knows them, nothing is known.
+            Err(Undone::Storage(error) | Undone::Failed(Failure::Sql(error))) => Err(error),
+            _ => Ok(policy),
+        }
+    }
+
+    /// What there is of it is told while another request of the key is under way.
+    fn wait(self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
+        let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
+        };
+        // What is refused for its form is refused now as ever.
+        if self.arrival.body_too_large || attempt.session.is_some() && self.sends() {
+            return self.run(loaded);
+        }
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &self.nameless(), None, Aside::default());
+        };
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let identified = Identified { id, attempt: &attempt, fingerprint, found };
+        self.told(loaded, &identified, &attempt, |decision| match decision {
+            Decision::Doubt => in_flight(),
+            // It is refused at its turn, whatever has come to be by then.
+            Decision::Execute if identified.found.is_none() && !self.is_granted(id) => not_granted(),
+            // Its key was deleted meanwhile, and it has left nevertheless.
+            Decision::Execute if self.is_under_way(id) => in_flight(),
+            _ => locked(),
+        })
+    }
+
+    /// Tells what there is of a request, and runs nothing: it is another's turn, or an administrator has settled or deleted it while
+    /// it was under way. `judged`: what is said of its time.
+    pub(super) fn told(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        judged: &Attempt,
+        open: impl Fn(&Decision) -> Problem,
+    ) -> Result<Answer, SqlError> {
+        let asked = Asked {
+            principal: self.arrival.principal,
+            fingerprint: Some(&identified.fingerprint),
+            first_sent_s: judged.first_sent_s,
+            deadline_ms: judged.deadline_ms,
+        };
+        let decision = decide(identified.found.as_ref(), &asked, self.instant);
+        let seen = self.seen(identified.found.as_ref(), identified.attempt, &decision);
+        let aside = Aside { seen: seen.map(|record| (identified.id, record)), ..Aside::default() };
+        match (decision, &identified.found) {
+            (Decision::Replay, Some(Record { at_ms, state: State::Executed(_, outcome), .. })) => {
+                self.set_aside(loaded, Some(identified.id), aside)?;
+                Ok(self.replayed(outcome, *at_ms))
+            }
+            (Decision::Refuse(problem), _) => {
+                let fence = problem.code == Code::OutsideWindow;
+                self.refuse(loaded, &problem, Some(identified.id), Aside { fence, ..aside })
+            }
+            (decision, _) => self.refuse(loaded, &open(&decision), Some(identified.id), aside),
+        }
+    }
+}
+
+fn undispatched() -> SqlError {
+    SqlError("a decision to doubt what was not dispatched".to_owned())
+}
+
+/// Whether an attempt of what was dispatched finds out what became of it.
+fn finds_out(state: &State, now_ms: i64) -> bool {
+    match state {
+        State::Dispatched { finds: Finds::Until(until_ms), .. } => now_ms < *until_ms,
+        State::Dispatched { finds: Finds::Asked(_), .. } => true,
+        _ => false,
+    }
+}
+
+/// What is told of what was dispatched to who sends no attempt. Where none of it is under way, it is as much as its next attempt would be told.
+pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Problem {
+    if is_under_way {
+        return in_flight();
+    }
+    if finds_out(state, now_ms) {
+        let detail =
+            "it was sent to where it is executed, and no outcome came; the same request, sent again, finds out";
+        return Problem::new(Code::InFlight, detail);
+    }
+    outcome_unknown()
+}
+
+/// The problem of a request that is under way, or of which the next attempt finds out what became of it.
+pub(in crate::server) fn in_flight() -> Problem {
+    Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
+}
+
+/// The problem of what has to wait for a request that is under way.
+pub(super) fn locked() -> Problem {
+    Problem::new(Code::Locked, "another request of this key is under way to where it is executed")
+}
+
+/// The problem of a request that stays in doubt.
+pub(super) fn outcome_unknown() -> Problem {
+    Problem::new(
+        Code::OutcomeUnknown,
+        "it was sent to where it is executed, and no outcome came; an administrator can resolve it",
+    )
+}

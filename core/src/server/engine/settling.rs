@@ -1,0 +1,196 @@
+//! What comes of a call to where requests are executed: what is recorded of it, and what is told.
+//!
+//! Invariants:
+//! - An outcome is recorded over the very start whose call it came from, or not at all.
+//! - What does not say for sure that there is no effect leaves the request in doubt.
+//! - Reasons go to the log alone: they may hold what is no client's business.
+
+use super::aside::Aside;
+use super::decision::Decision;
+use super::remote::{Call, Ended, in_flight, outcome_unknown};
+use super::turn::{Identified, Loaded, Turn};
+use crate::fingerprint::Fingerprint;
+use crate::header::Attempt;
+use crate::message::Response;
+use crate::problem::{Code, Problem};
+use crate::rules::{Rule, holds};
+use crate::server::answer::{Answer, checked_outcome, checked_response};
+use crate::server::config::OUTCOME_BODY_BYTES_MAX;
+use crate::server::handler::Policy;
+use crate::server::storage::record::{Outcome, State};
+use crate::server::storage::retention::after_s;
+use crate::server::storage::rows;
+use crate::server::storage::schema;
+use crate::server::storage::sql::{SqlError, atomically};
+use std::sync::Arc;
+
+impl Turn<'_> {
+    /// What came of a call.
+    pub(super) fn settle(self, loaded: &mut Loaded, call: &Call, ended: Ended) -> Result<Answer, SqlError> {
+        let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
+            Ok(attempt) => attempt,
+            Err(error) => return self.refuse(loaded, &Problem::from(error), None, Aside::default()),
+        };
+        let (Call::Dispatch { times: called_times } | Call::Probe { times: called_times, .. }) = *call;
+        let Some(id) = &attempt.id else {
+            return self.refuse(loaded, &Problem::key_missing(), None, Aside::default());
+        };
+        let fingerprint = Fingerprint::of(self.arrival.request);
+        let found = self.find(loaded, id, attempt.first_sent_s)?;
+        let is_this = found.as_ref().is_some_and(|found| {
+            let is_own = found.principal == *self.arrival.principal;
+            is_own && matches!(&found.state, State::Dispatched { fingerprint: of, times, .. } if *of == fingerprint && *times == called_times)
+        });
+        let identified = Identified { id, attempt: &attempt, fingerprint, found };
+        if !is_this && holds(Rule::OwnDispatch) {
+            // It was let in by fence and deadline, wherever these are by now.
+            return self.told(loaded, &identified, &Attempt::default(), |decision| match decision {
+                // A later start, of which somebody else will hear.
+                Decision::Doubt => in_flight(),
+                _ => outcome_unknown(),
+            });
+        }
+        match (call, ended) {
+            (Call::Probe { .. }, Ended::Answered(response)) if response.status != 200 => {
+                self.settle_probe(loaded, &identified, call, response.status)
+            }
+            (Call::Probe { .. }, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
+                let answer = self.still_in_doubt(loaded, &identified, in_flight())?;
+                Ok(answer.with_log(format!("a probe failed: {reason}")))
+            }
+            (Call::Dispatch { .. }, Ended::Answered(response))
+                if called_times > 1 && may_be_from_before_it(&response) && !self.is_probed_for(loaded)? =>
+            {
+                self.settle_unknown(loaded, &identified, &format!("sent again, it was answered {}", response.status))
+            }
+            (_, Ended::Answered(response)) => match checked_outcome(response, OUTCOME_BODY_BYTES_MAX) {
+                Ok(outcome) => self.record_outcome(loaded, &identified, outcome),
+                Err(reason) => self.settle_unknown(loaded, &identified, &reason),
+            },
+            (_, Ended::Unreachable(reason)) if called_times == 1 => {
+                self.settle_unreachable(loaded, &identified, &reason)
+            }
+            (_, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
+                self.settle_unknown(loaded, &identified, &reason)
+            }
+        }
+    }
+
+    /// Whether what was sent again was proven not to be there.
+    fn is_probed_for(&self, loaded: &Loaded) -> Result<bool, SqlError> {
+        Ok(matches!(self.policy(loaded)?, Policy::Probe { .. }))
+    }
+
+    /// The other side has nothing, or does not say.
+    fn settle_probe(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        call: &Call,
+        status: u16,
+    ) -> Result<Answer, SqlError> {
+        if status == 404 && matches!(call, Call::Probe { is_proof: true, .. }) && !self.is_late(identified.attempt) {
+            let policy = self.policy(loaded)?;
+            return self.dispatch(loaded, identified, &policy);
+        }
+        let answer = self.still_in_doubt(loaded, identified, in_flight())?;
+        Ok(if status == 404 { answer } else { answer.with_log(format!("a probe was answered {status}")) })
+    }
+
+    fn record_outcome(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        outcome: Outcome,
+    ) -> Result<Answer, SqlError> {
+        let (mut work, outcome) = (self.work(loaded), Arc::new(outcome));
+        atomically(self.sql, || {
+            self.create(&mut work)?;
+            let carried = self.acknowledge_carried(&mut work, identified.id)?;
+            let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
+            work.put(identified.id, identified.found.as_ref(), &record)?;
+            self.write_rest(&mut work, &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
+    }
+
+    /// It may have had its effect, or may have it yet.
+    fn settle_unknown(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        reason: &str,
+    ) -> Result<Answer, SqlError> {
+        let policy = self.policy(loaded)?;
+        let problem = match policy {
+            Policy::Report => outcome_unknown(),
+            Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
+                Code::Unavailable,
+                "what executes it gave no outcome; the same request finds out, or does it",
+            ),
+        };
+        // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
+        let sent_ms = match policy {
+            Policy::Probe { timeout_s, .. } => after_s(self.instant.now_ms, -timeout_s),
+            Policy::Report | Policy::Resend { .. } => i64::MIN,
+        };
+        let answer = self.still_in_doubt_since(loaded, identified, problem, sent_ms)?;
+        Ok(answer.with_log(format!("in doubt: {reason}")))
+    }
+
+    /// Nothing was sent: as if the attempt had never come.
+    fn settle_unreachable(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        reason: &str,
+    ) -> Result<Answer, SqlError> {
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            if let Some(found) = &identified.found {
+                rows::delete(self.sql, identified.id)?;
+                work.after.count.left(found);
+                // The row held the clock.
+                schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)?;
+            }
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(unreached(reason))
+    }
+}
+
+/// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
+/// or a limit does, or a proxy that does not find what is behind it; or say that the first one is still being executed, or speak of what that
+/// one has left: what is deleted is not there, and has no version to match.
+fn may_be_from_before_it(Response { status, headers, .. }: &Response) -> bool {
+    // Some say of one that is still being executed that it can't be processed, and that this will pass.
+    let passes = || headers.get("retry-after").is_some() || headers.get("transient-error") == Some("true");
+    matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 409 | 410 | 412 | 421 | 423 | 424 | 425 | 429)
+        || *status == 422 && passes()
+}
+
+/// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.
+pub fn read(ended: Ended) -> Answer {
+    match ended {
+        Ended::Answered(response) => match checked_response(response) {
+            Ok(response) if response.status < 500 => Answer::read(response),
+            Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
+            Err(reason) => unavailable(&reason),
+        },
+        Ended::Unknown(reason) => unavailable(&reason),
+        Ended::Unreachable(reason) => unreached(&reason),
+    }
+}
+
+/// The reasons go to the log: they may hold what is no client's business.
+fn unavailable(reason: &str) -> Answer {
+    Answer::unavailable("what executes it gave no answer that can be passed on")
+        .with_log(format!("no answer: {reason}"))
+}
+
+fn unreached(reason: &str) -> Answer {
+    let problem = Problem::new(Code::UpstreamUnreachable, "what executes it could not be reached; nothing was sent");
+    Answer::problem(&problem).with_log(format!("unreachable: {reason}"))
+}

@@ -1,0 +1,284 @@
+//! Requests that end the process, or may have.
+//!
+//! A panic is counted where it happened, after its rollback. A handler that never returns, or takes all memory, ends the
+//! object before anything can be counted; so after a start of the object, what may have ended the one before is counted
+//! ahead of running it.
+//!
+//! Invariants:
+//! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
+//! - A start of an object that died was a crash, whenever its id comes back.
+//! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
+//! - Of what has its outcome no start is counted: no handler will run.
+//! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
+//!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
+//!   without being counted.
+//! - Age goes by the clock of the machine, which a key's may be ahead of, and a client's with it: what says that it was sent later than now
+//!   is no newer for that, and a deadline tells nothing here.
+//! - A session is not left out so: what ended the object before is the first of its session that this object executes, whenever that comes
+//!   and whether or not it has a first-sent. A new holder begins with what was counted of the number.
+
+use super::Engine;
+use super::aside::Aside;
+use super::crashes::{CRASHES_MAX, Count};
+use super::decision::poisoned;
+use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
+use crate::header::{Attempt, quoted};
+use crate::id::RequestId;
+use crate::message::{Headers, Method};
+use crate::path::Path;
+use crate::rules::{Rule, holds};
+use crate::server::answer::Answer;
+use crate::server::handler::Handler;
+use crate::server::sessions;
+use crate::server::storage::packed::Bundle;
+use crate::server::storage::record::{Record, State};
+use crate::server::storage::rows;
+use crate::server::storage::schema;
+use crate::server::storage::sql::{Sql, SqlError, atomically};
+use crate::session::Numbered;
+use std::sync::Arc;
+
+/// Of so many sessions is known that they have gone on.
+const GONE_ON_MAX: usize = 4_096;
+/// Of so many starts that it has counted an object knows that they are its own.
+const OWN_MAX: usize = 64;
+/// An object is young for so long after its start.
+pub const YOUNG_MS: i64 = 60_000;
+/// A request that was first sent so long before the object's start may have ended the object before. Of one that does not
+/// say, this is assumed for as long after the start: a client that got no answer is back by then. Clocks differ by less, as a rule.
+const EARLIER_MS: i64 = 5_000;
+
+/// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`. Of a place,
+/// [`Suspects`] knows more.
+pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+    let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
+    let may_be = is_young(YOUNG_MS) || headers.get("semel-session").is_some();
+    // A control request runs no handler.
+    if !may_be || !method.changes() || Path::begins_control(pathname) {
+        return false;
+    }
+    // Of most this is enough.
+    let mut sent = headers.iter().filter(|(name, _)| *name == "semel-first-sent").map(|(_, value)| value);
+    if says_new((sent.next(), sent.next()), started_ms, now_ms) {
+        return false;
+    }
+    // How far ahead its times may be is for the key's clock to say.
+    let Ok(attempt) = Attempt::parse(headers, i64::MAX) else { return false };
+    let was_sent_before = attempt.first_sent_s.map(|first_sent_s| may_be_before(first_sent_s, started_ms, now_ms));
+    match attempt {
+        Attempt { session: Some(_), .. } => was_sent_before.unwrap_or(true),
+        Attempt { id: Some(_), .. } => was_sent_before.unwrap_or_else(|| is_young(EARLIER_MS)),
+        Attempt { .. } => false,
+    }
+}
+
+/// Whether an attempt says, by its header lines, that it was first sent so late that it is no suspect, whatever else it is: what
+/// [`is_suspect`] would find as well, having read all of them.
+pub fn is_new(lines: &str, started_ms: i64, now_ms: i64) -> bool {
+    let mut sent = lines.lines().filter_map(|line| line.strip_prefix("semel-first-sent:"));
+    says_new((sent.next(), sent.next()), started_ms, now_ms)
+}
+
+/// The same by the first and the second line of that name.
+fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64, now_ms: i64) -> bool {
+    let (Some(only), None) = sent else { return false };
+    let digits =
+        only.strip_prefix('@').filter(|digits| digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let first_sent_s = digits.and_then(|digits| digits.parse::<i64>().ok());
+    first_sent_s.is_some_and(|first_sent_s| !may_be_before(first_sent_s, started_ms, now_ms))
+}
+
+/// Of an instant of 15 digits at most.
+fn may_be_before(first_sent_s: i64, started_ms: i64, now_ms: i64) -> bool {
+    let first_sent_ms = first_sent_s * 1000;
+    first_sent_ms < started_ms.saturating_sub(EARLIER_MS) || first_sent_ms > now_ms.saturating_add(EARLIER_MS)
+}
+
+/// Who may have ended the object that ran before this one. It is lost with a crash of the module, or where there are too many, and then more is counted than need be.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    /// Of these this object has executed a place. What ended the one before was the next of its session, and would have come first.
+    /// In order, and as headers have them: each request of a session is looked for, and to read its place takes longer.
+    gone_on: Vec<String>,
+}
+
+impl Suspects {
+    /// Whether an attempt may have; as [`is_suspect`].
+    pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+        !self.has_gone_on(headers)
+            && is_suspect(method, pathname, headers, started_ms, now_ms)
+            && session_of(headers).is_none_or(|session| self.gone_on.binary_search(&session).is_err())
+    }
+
+    /// An attempt was answered.
+    pub fn answered(&mut self, headers: &Headers, answer: &Answer) {
+        if answer.headers.get("semel-status") == Some("executed")
+            && !self.has_gone_on(headers)
+            && let Some(session) = session_of(headers)
+            && let Err(place) = self.gone_on.binary_search(&session)
+        {
+            // As after a crash of the module.
+            if self.gone_on.len() >= GONE_ON_MAX {
+                self.gone_on.clear();
+            }
+            self.gone_on.insert(place.min(self.gone_on.len()), session);
+        }
+    }
+
+    fn has_gone_on(&self, headers: &Headers) -> bool {
+        // Where a name has this within, it is not found so, and is read.
+        let name = headers.get("semel-session").and_then(|value| value.get(..value.find("\";")? + 1));
+        name.is_some_and(|name| self.gone_on.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
+    }
+}
+
+/// The name of its session, as headers have it.
+fn session_of(headers: &Headers) -> Option<String> {
+    let numbered = Numbered::parse(&headers.combined("semel-session")?).ok()?;
+    Some(quoted(numbered.place.session.as_str()))
+}
+
+/// What an engine has counted the start of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Started {
+    /// A request with an id.
+    Request(RequestId),
+    /// A place in a session.
+    Place {
+        /// The number of the session.
+        session: i64,
+        /// Under which holder.
+        epoch: i64,
+        /// The number of the place.
+        seq: i64,
+    },
+}
+
+/// What this object has counted the start of. One that is not among them was a dead object's: those of this one have ended, for it lives, if only with a failure
+/// that could not be written. They are lost with a crash of the module, or where there are too many, and then more is counted than need be. Each request copies
+/// what is known of its key, and so not each of these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Own(Arc<Vec<Started>>);
+
+impl Own {
+    /// Whether this object has counted a start. Asked for seldom: once in the bundle is enough.
+    #[inline(never)]
+    pub fn has(&self, started: &Started) -> bool {
+        self.0.contains(started)
+    }
+
+    /// It has.
+    #[inline(never)]
+    pub fn add(&mut self, started: Started) {
+        if self.has(&started) {
+            return;
+        }
+        let own = Arc::make_mut(&mut self.0);
+        if own.len() >= OWN_MAX {
+            own.clear();
+        }
+        own.push(started);
+    }
+}
+
+impl<H: Handler> Engine<H> {
+    /// Whether what an attempt asks for has an outcome, of whatever kind, so that its handler won't run. Writes nothing, and says no where that can't be told.
+    pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
+        let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
+        match Attempt::parse(headers, loaded.clock_ms) {
+            Ok(Attempt { session: Some(Numbered { place, .. }), .. }) => {
+                let found = sessions::rows::find(sql, &place.session);
+                matches!(found, Ok(Some(session)) if place.seq <= session.last_seq())
+            }
+            Ok(Attempt { id: Some(id), .. }) => {
+                let found = rows::find_bare(sql, &id);
+                matches!(found, Ok(Some(record)) if !matches!(record.state, State::Suspect { .. }))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
+    pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        // A suspect has its place already.
+        let has_place = identified.found.is_some() || self.want_of_room(loaded)?.is_none();
+        if has_place && holds(Rule::StartCounted) {
+            let count = Count::of(identified.found.as_ref()).started(loaded.has_started(identified.id));
+            self.put_count(loaded, identified, count)?;
+            loaded.started.add(Started::Request(identified.id.clone()));
+        }
+        Ok(Answer::changed())
+    }
+
+    /// Takes it that this object has counted the start of a request.
+    pub(in crate::server) fn know_start(&self, loaded: &mut Loaded, started: Started) -> Answer {
+        loaded.started.add(started);
+        Answer::changed()
+    }
+
+    /// Counts the start of an object that died, where nothing was counted ahead of this attempt: its client came back late.
+    /// Refuses the id for good if that was one too many.
+    pub(super) fn count_dead_start(
+        &self,
+        loaded: &mut Loaded,
+        identified: &mut Identified<'_>,
+    ) -> Result<Option<Answer>, SqlError> {
+        let count = Count::of(identified.found.as_ref());
+        if !count.is_started || loaded.has_started(identified.id) {
+            return Ok(None);
+        }
+        let count = count.crashed();
+        self.put_count(loaded, identified, count)?;
+        identified.found = self.find(loaded, identified.id, identified.attempt.first_sent_s)?;
+        Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
+    }
+
+    /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
+    pub(super) fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+        let count = Count::of(identified.found.as_ref()).crashed();
+        self.put_count(loaded, identified, count)?;
+        let id = identified.id.as_str();
+        let log = format!("the handler crashed on {id:?}, {} of {CRASHES_MAX} times", count.crashes);
+        Ok(if count.is_poisoned() { Answer::problem(&poisoned()).with_log(log) } else { rolled_back(&log) })
+    }
+
+    fn put_count(&self, loaded: &mut Loaded, identified: &Identified<'_>, count: Count) -> Result<(), SqlError> {
+        let Count { crashes, is_started } = count;
+        let state = if count.is_poisoned() {
+            State::Poisoned(identified.fingerprint)
+        } else {
+            State::Suspect { crashes, is_started }
+        };
+        if !holds(Rule::CrashCounted) {
+            return Ok(());
+        }
+        let mut work = self.work(loaded);
+        atomically(self.sql, || {
+            // Not the handler's tables: making them may be what crashes.
+            self.create(&mut work)?;
+            work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
+            self.write_aside(&mut work, Some(identified.id), &Aside::default())
+        })?;
+        *loaded = work.after;
+        Ok(())
+    }
+
+    /// Takes back the count of a start that ended, if only with a failure.
+    pub(super) fn end_start(&self, work: &mut Work<'_>, id: &RequestId, found: &Record) -> Result<(), SqlError> {
+        match found.state {
+            State::Suspect { crashes: 0, .. } => {
+                rows::delete(self.sql, id)?;
+                work.after.count.left(found);
+                // The row held the clock.
+                schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)
+            }
+            State::Suspect { crashes, is_started: true } => {
+                let state = State::Suspect { crashes, is_started: false };
+                work.put(id, Some(found), &Record { state, ..found.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Records on a desk.
+//!
+//! Invariant: of an id that is here, what is known is what the tables have, or are to have.
+
+use super::recent::Recent;
+use super::{PRINT, Shape, number};
+use crate::fingerprint::Fingerprint;
+use crate::id::RequestId;
+use crate::rules::{Rule, holds};
+use crate::server::storage::record::{LatestDeadline, Outcome, Record, State};
+use crate::server::storage::rows::{self, Found};
+use crate::server::storage::sql::{Sql, SqlError, Value};
+use std::sync::LazyLock;
+
+#[derive(Debug)]
+struct Known {
+    /// `None`: there is none.
+    record: Option<Record>,
+    /// Whether fingerprint and outcome are left out.
+    is_bare: bool,
+    /// Whether the tables have a row of the id, whatever it says; `None`: nobody has asked.
+    is_stored: Option<bool>,
+    /// Whether the tables have yet to be told.
+    is_changed: bool,
+}
+
+/// See the module. In the order in which ids are told apart soonest: of so few, a map takes no less time, and far more code.
+#[derive(Debug, Default)]
+pub(super) struct Records(Vec<(End, RequestId, Box<Known>)>);
+
+/// The last bytes of an id, as a number. Those of the SDK's begin with the time, so many are alike until there.
+type End = u64;
+
+fn end(id: &RequestId) -> End {
+    id.as_str().as_bytes().last_chunk().copied().map_or(0, End::from_be_bytes)
+}
+
+impl Records {
+    fn at(&self, id: &RequestId) -> Result<usize, usize> {
+        let end = end(id);
+        self.0.binary_search_by(|(known_end, known, _)| known_end.cmp(&end).then_with(|| known.cmp(id)))
+    }
+
+    fn get(&self, id: &RequestId) -> Option<&Known> {
+        self.at(id).ok().and_then(|at| self.0.get(at)).map(|(_, _, known)| &**known)
+    }
+
+    fn put(&mut self, id: &RequestId, known: Known) {
+        self.put_at(self.at(id), id, known);
+    }
+
+    fn put_at(&mut self, at: Result<usize, usize>, id: &RequestId, known: Known) {
+        match at {
+            Ok(at) => {
+                if let Some((_, _, there)) = self.0.get_mut(at) {
+                    **there = known;
+                }
+            }
+            Err(at) => self.0.insert(at, (end(id), id.clone(), Box::new(known))),
+        }
+    }
+
+    /// Takes what was found of some ids without fingerprint and outcome, and of others whole. Answers of which ids there is more to read.
+    pub fn know(&mut self, bare: &[&RequestId], ids: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
+        for (id, is_bare) in bare.iter().map(|id| (*id, true)).chain(ids.iter().map(|id| (id, false))) {
+            self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
+        }
+        let mut more = Vec::new();
+        for Found { id, record, is_bare } in found {
+            let Ok(at) = self.at(&id) else { continue };
+            match (self.0.get_mut(at), record) {
+                (Some((_, _, known)), _) if is_bare && !known.is_bare => more.push(id),
+                (Some((_, _, known)), Some(record)) => {
+                    **known = Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false };
+                }
+                // It is read once it is asked for.
+                _ => drop(self.0.remove(at)),
+            }
+        }
+        more
+    }
+
+    /// The record of an id; the outer `None`: it is not known here.
+    pub fn find(&self, id: &RequestId, is_bare: bool) -> Option<Option<Record>> {
+        let known = self.get(id)?;
+        (is_bare || !known.is_bare || known.record.is_none()).then(|| known.record.clone())
+    }
+
+    /// Takes what becomes of a record, of which the tables have a row or not by what is known beyond this. Answers of how many bytes its outcome is.
+    pub fn change(&mut self, id: &RequestId, record: Option<&Record>, recent: &Recent) -> usize {
+        let at = self.at(id);
+        let known = at.ok().and_then(|at| self.0.get(at));
+        let is_stored = known.map_or_else(|| recent.has(id), |(_, _, known)| known.is_stored);
+        if holds(Rule::DeskSeen) || at.is_err() {
+            self.put_at(at, id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
+        }
+        record.and_then(outcome).map_or(0, |outcome| outcome.body.len())
+    }
+
+    /// What has changed, of which nothing is known any more.
+    pub fn take_changed(&mut self) -> Self {
+        Self(self.0.extract_if(.., |(_, _, known)| known.is_changed).collect())
+    }
+
+    /// Writes what has changed, and tells `recent` of it.
+    pub fn write(self, sql: &dyn Sql, texts: &mut Texts, recent: &mut Recent) -> Result<(), SqlError> {
+        self.write_rows(sql, texts)?;
+        self.0.into_iter().for_each(|(_, id, known)| recent.wrote(id, known.record));
+        recent.trim();
+        Ok(())
+    }
+
+    fn write_rows(&self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
+        let changed = || self.0.iter().map(|(_, id, known)| (id, known));
+        let gone = || changed().filter(|(_, known)| known.record.is_none());
+        rows::delete_all(sql, gone().filter(|(_, known)| known.is_stored.is_none()).map(|(id, _)| id))?;
+        let mut gone: Vec<_> = gone().filter(|(_, known)| known.is_stored == Some(true)).map(|(id, _)| id).collect();
+        let mut executed: Vec<Executed<'_>> = Vec::new();
+        for (id, record, is_stored) in
+            changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?, known.is_stored)))
+        {
+            match &record.state {
+                // What is taken for new is inserted, and replaces nothing: see `recent`.
+                State::Executed(fingerprint, outcome) if is_stored == Some(false) => {
+                    executed.push(Executed { id, record, fingerprint, outcome });
+                }
+                _ => rows::write(sql, id, record)?,
+            }
+        }
+        // In their own order rows are added at the end of the tables, where those of the SDK's belong.
+        executed.sort_unstable_by_key(|executed| executed.id);
+        // Those that ran in one commit differ in little: mostly, the first is like all.
+        while let Some(&Executed { id, record: first, outcome, .. }) = executed.first() {
+            let id_bytes = id.as_str().len();
+            let is_alike = |Executed { id, record, outcome: other, .. }: &Executed<'_>| {
+                (&record.principal, record.at_ms, other.status) == (&first.principal, first.at_ms, outcome.status)
+                    && id.as_str().len() == id_bytes
+                    && other.headers == outcome.headers
+            };
+            let (alike, others): (Vec<_>, Vec<_>) = executed.into_iter().partition(is_alike);
+            let (mut own, mut over) = (Vec::new(), Vec::new());
+            for executed in alike {
+                match gone.pop_if(|gone| gone.as_str().len() == id_bytes) {
+                    Some(gone) => over.push(executed.row(gone.as_str())),
+                    None => own.push(executed.row("")),
+                }
+            }
+            executed = others;
+            let principal = texts.stands_for(sql, first.principal.as_str())?;
+            let headers = texts.stands_for(sql, &outcome.headers.to_lines())?;
+            let status = i64::from(outcome.status);
+            let common = [principal, first.at_ms.into(), status.into(), headers, (id_bytes as i64).into()];
+            SHAPE.replace(sql, &common, over)?;
+            SHAPE.insert(sql, &common, own)?;
+        }
+        rows::delete_all(sql, gone.into_iter())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Executed<'a> {
+    id: &'a RequestId,
+    record: &'a Record,
+    fingerprint: &'a Fingerprint,
+    outcome: &'a Outcome,
+}
+
+/// An instant that is none: there is none before 0.
+const NONE: i64 = -1;
+/// Where the id is among the bytes of a row, and behind it that of the row that it takes, if it takes one.
+const AT_ID: usize = super::at(4);
+
+impl Executed<'_> {
+    /// What it alone has: first-sent and deadline, and where the last two begin; the id; `gone`, whose row it takes; what is carried; the body.
+    fn row(&self, gone: &str) -> Value {
+        let Self { id, record, fingerprint, outcome } = self;
+        let (id, carried) = (id.as_str(), record.carried.as_bytes());
+        let deadline_ms = match record.deadline {
+            LatestDeadline::At(deadline_ms) => deadline_ms,
+            LatestDeadline::None => NONE,
+        };
+        let at_carried = AT_ID + id.len() + gone.len();
+        let at_body = at_carried + carried.len();
+        let numbers = [record.first_sent_s.unwrap_or(NONE), deadline_ms, at_carried as i64, at_body as i64];
+        super::row(fingerprint, &numbers, &[id.as_bytes(), gone.as_bytes(), carried, &outcome.body])
+    }
+}
+
+fn outcome(record: &Record) -> Option<&Outcome> {
+    match &record.state {
+        State::Executed(_, outcome) => Some(outcome),
+        _ => None,
+    }
+}
+
+/// Texts, and which number each has, if there was one to be given.
+#[derive(Debug, Clone, Default)]
+pub struct Texts(Vec<(String, Option<i64>)>);
+
+impl Texts {
+    /// What stands for a text in a row: its number, which it is given if it has none and there is one; else itself.
+    fn stands_for(&mut self, sql: &dyn Sql, text: &str) -> Result<Value, SqlError> {
+        // Long ones are not known either: so many of them would be megabytes, and keep short ones from their numbers.
+        if text.len() > rows::TEXT_BYTES_MAX {
+            return Ok(text.into());
+        }
+        let known = self.0.iter().find(|(known, _)| known == text).map(|(_, number)| *number);
+        let number = match known {
+            Some(number) => number,
+            None if self.0.len() >= TEXTS_MAX => None,
+            None => {
+                let number = rows::number(sql, text)?;
+                self.0.push((text.to_owned(), number));
+                number
+            }
+        };
+        Ok(number.map_or_else(|| text.into(), Value::from))
+    }
+}
+
+/// So many texts are known: no more have a number.
+const TEXTS_MAX: usize = 128;
+
+/// In common: what stands for the principal, clock, status, what stands for the headers, and how long ids are; of its own, [`Executed::row`].
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+    let [principal, headers] = ["?1", "?4"].map(rows::stands_for);
+    let [first_sent, deadline] = [0, 1].map(|n| format!("nullif({}, {NONE})", number(n)));
+    let [at_carried, at_body] = [2, 3].map(number);
+    let id = format!("CAST(substr(column1, {AT_ID}, ?5) AS TEXT)");
+    let is_gone = format!("id = CAST(substr(column1, {AT_ID} + ?5, ?5) AS TEXT)");
+    let carried = format!("nullif(substr(column1, {at_carried}, {at_body} - {at_carried}), x'')");
+    let body = format!("substr(column1, {at_body})");
+    let null = "NULL";
+    let values = [
+        &id,
+        &principal,
+        &first_sent,
+        "?2",
+        &deadline,
+        "1",
+        null,
+        null,
+        null,
+        null,
+        &carried,
+        PRINT,
+        "?3",
+        &headers,
+        &body,
+    ];
+    Shape::new("INSERT", "semel_records", (rows::COLUMNS, &values), 5, &is_gone)
+});

@@ -1,0 +1,212 @@
+//! The tables, with a version.
+//!
+//! Invariants:
+//! - An untouched database has none. They come with the first commit, so that asking a key about something leaves no trace.
+//! - Tables of an older build are brought up to date at the first touch, in one transaction; those of a newer one are refused.
+
+use super::sql::{Sql, SqlError, Value, atomically};
+use crate::id::Key;
+use crate::rules::{Rule, holds};
+use crate::server::handler::{Failure, Served, Undone};
+
+/// The version of `schema.sql`.
+pub const SCHEMA_VERSION: i64 = 5;
+
+/// Instead of the version of the handler's tables: all of the key was deleted, and no row has come since but the deletion's own.
+pub const DELETED: i64 = -1;
+
+const CREATE: &str = include_str!("schema.sql");
+/// What leads from one version to the next, beginning with the first.
+const STEPS: &[&str] = &[
+    include_str!("schema_from_1.sql"),
+    include_str!("schema_from_2.sql"),
+    include_str!("schema_from_3.sql"),
+    include_str!("schema_from_4.sql"),
+];
+
+/// The versions of the tables in a database; 0 where there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Versions {
+    /// Of the engine's tables.
+    pub engine: i64,
+    /// Of the handler's tables; or [`DELETED`].
+    pub handler: i64,
+}
+
+impl Versions {
+    /// What this build of the engine, with this handler, works on.
+    pub(in crate::server) fn current(handler: &dyn Served) -> Self {
+        Self { engine: SCHEMA_VERSION, handler: handler.tables_version() }
+    }
+}
+
+/// What the database says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Meta {
+    /// The versions of its tables.
+    pub versions: Versions,
+    /// The fence, in Unix seconds.
+    pub fence_s: i64,
+    /// What of the fence an administrator has moved, in Unix seconds.
+    pub forgotten_s: i64,
+    /// The clock when the fence or a deletion was last written, in Unix ms.
+    pub clock_ms: i64,
+    /// Whether the key's name is there, for what wakes its object without a request.
+    pub has_key: bool,
+    /// Whether the registry of keys knows it.
+    pub is_registered: bool,
+    /// The highest epoch that any session was ever given.
+    pub epoch: i64,
+    /// How far it was told to forget, in Unix seconds, which may be ahead of its clock.
+    pub forgets_s: i64,
+}
+
+/// Reads the database's row about itself, or what stands for it where there is none.
+pub fn meta(sql: &dyn Sql) -> Result<Meta, SqlError> {
+    let tables = sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_meta' LIMIT 1", &[])?;
+    if tables.is_empty() {
+        return Ok(Meta::default());
+    }
+    // Whatever columns it has: an older build's has fewer.
+    let rows = sql.exec("SELECT * FROM semel_meta LIMIT 1", &[])?;
+    let number = |column: usize| rows.first().and_then(|row| row.get(column)).map(Value::as_integer);
+    match (number(1), number(2), number(3), number(4), number(5)) {
+        (Some(Some(engine)), Some(Some(handler)), Some(Some(fence_s)), Some(Some(clock_ms)), forgotten_s) => {
+            let forgotten_s = forgotten_s.unwrap_or(Some(0)).ok_or_else(unreadable)?;
+            let has_key = matches!(rows.first().and_then(|row| row.get(6)), Some(Value::Text(_)));
+            // Where that is unreadable, the key registers once more, which does no harm.
+            let is_registered = number(7).flatten() == Some(1);
+            // An older build gave none. What is there and can't be read must not begin anew.
+            let epoch = number(8).unwrap_or(Some(0)).ok_or_else(unreadable)?;
+            let forgets_s = number(9).unwrap_or(Some(0)).ok_or_else(unreadable)?;
+            let versions = Versions { engine, handler };
+            Ok(Meta { versions, fence_s, forgotten_s, clock_ms, has_key, is_registered, epoch, forgets_s })
+        }
+        _ => Err(unreadable()),
+    }
+}
+
+fn unreadable() -> SqlError {
+    SqlError("semel_meta has no readable row".to_owned())
+}
+
+/// Refuses a database that a newer build has written: to guess at it could lose what it protects.
+pub(in crate::server) fn check(handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
+    let known = Versions::current(handler);
+    if found.engine > known.engine {
+        return Err(SqlError(format!(
+            "the engine's tables have version {}, this build knows {}",
+            found.engine, known.engine
+        )));
+    }
+    if found.handler > known.handler {
+        return Err(SqlError(format!(
+            "the handler's tables have version {}, this build knows {}",
+            found.handler, known.handler
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a table is one of the engine's own, that every database has.
+pub(in crate::server) fn makes(table: &str) -> bool {
+    CREATE.contains(&format!("TABLE {table} ("))
+}
+
+/// Makes the engine's tables where there are none. Call it inside the transaction of the request that needs them.
+pub fn create(sql: &dyn Sql, found: Versions) -> Result<(), SqlError> {
+    if found.engine == SCHEMA_VERSION {
+        return Ok(());
+    }
+    run(sql, CREATE)?;
+    put_version(sql)
+}
+
+/// Brings tables of an older build up to date, in a transaction of their own. Where there are none, they stay away.
+pub fn upgrade(sql: &dyn Sql, found: Versions) -> Result<Versions, SqlError> {
+    let done = usize::try_from(found.engine).unwrap_or_default();
+    if done == 0 || found.engine == SCHEMA_VERSION {
+        return Ok(found);
+    }
+    atomically(sql, || {
+        for step in STEPS.iter().skip(done - 1) {
+            run(sql, step)?;
+        }
+        put_version(sql)
+    })?;
+    Ok(Versions { engine: SCHEMA_VERSION, ..found })
+}
+
+fn run(sql: &dyn Sql, statements: &str) -> Result<(), SqlError> {
+    statements.split(";\n\n").try_for_each(|statement| sql.exec(statement, &[]).map(|_| ()))
+}
+
+fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET engine_version = ?1", &[SCHEMA_VERSION.into()]).map(|_| ())
+}
+
+/// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them. A step of the handler's that fails
+/// is undone as what else it does: the request has not run.
+pub(in crate::server) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), Undone> {
+    create(sql, found)?;
+    let (from, version) = (found.handler.max(0), handler.tables_version());
+    if from < version {
+        handler.bring_up(sql, from).map_err(|error| Undone::Failed(Failure::Sql(error)))?;
+    }
+    if found.handler < version {
+        put_handler_version(sql, version)?;
+    }
+    Ok(())
+}
+
+/// Writes the key's name.
+pub fn put_key(sql: &dyn Sql, key: &Key) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET key = ?1", &[key.as_str().into()]).map(|_| ())
+}
+
+/// Reads the key's name, where it is known.
+pub fn key(sql: &dyn Sql) -> Result<Option<Key>, SqlError> {
+    let rows = sql.exec("SELECT key FROM semel_meta LIMIT 1", &[])?;
+    let key = rows.into_iter().next().and_then(|row| row.into_iter().next()).and_then(Value::into_text);
+    Ok(key.and_then(|key| Key::new(key).ok()))
+}
+
+/// Writes whether the registry of keys may know it.
+pub fn put_registered(sql: &dyn Sql, is_registered: bool) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET is_registered = ?1", &[i64::from(is_registered).into()]).map(|_| ())
+}
+
+/// Takes the key's name away, which may be a person's. The next commit brings it back.
+pub fn drop_key(sql: &dyn Sql) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET is_registered = 0, key = NULL", &[]).map(|_| ())
+}
+
+/// Writes the fence and the clock, which both only move forward.
+pub fn put_fence(sql: &dyn Sql, fence_s: i64, clock_ms: i64) -> Result<(), SqlError> {
+    let statement = "UPDATE semel_meta SET fence_s = max(fence_s, ?1), clock_ms = max(clock_ms, ?2)";
+    sql.exec(statement, &[fence_s.into(), clock_ms.into()]).map(|_| ())
+}
+
+/// Writes how far an administrator has moved the fence, and the fence with it. Both only move forward.
+pub fn put_forgotten(sql: &dyn Sql, forgotten_s: i64, fence_s: i64, clock_ms: i64) -> Result<(), SqlError> {
+    if !holds(Rule::ForgottenDurable) {
+        return Ok(());
+    }
+    sql.exec("UPDATE semel_meta SET forgotten_s = max(forgotten_s, ?1)", &[forgotten_s.into()])?;
+    put_fence(sql, fence_s, clock_ms)
+}
+
+/// Writes how far the key was told to forget. It only moves forward.
+pub fn put_forgets(sql: &dyn Sql, forgets_s: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET forgets_s = max(forgets_s, ?1)", &[forgets_s.into()]).map(|_| ())
+}
+
+/// Writes the highest epoch ever given.
+pub fn put_epoch(sql: &dyn Sql, epoch: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET epoch = ?1", &[epoch.into()]).map(|_| ())
+}
+
+/// Writes which version the handler's tables have; 0: there are none; or [`DELETED`].
+pub fn put_handler_version(sql: &dyn Sql, version: i64) -> Result<(), SqlError> {
+    sql.exec("UPDATE semel_meta SET handler_version = ?1", &[version.into()]).map(|_| ())
+}
