@@ -98,6 +98,7 @@ impl Sim {
         if errand == Errand::OtherBody {
             let number = self.curls[n].number + 1_000_000;
             self.oracle.history.deposits(number, &self.curls[n].key);
+            self.oracle.of(self.curls[n].number).is_disputed = true;
         }
         let is_awaited = matches!(errand, Errand::Attempt | Errand::Again);
         let from = if is_awaited { Sender::Curl { curl: n, life: self.curls[n].life } } else { Sender::Nobody };
@@ -139,6 +140,7 @@ impl Sim {
         if life != curl.life || self.now_ms < curl.down_until_ms {
             return;
         }
+        let is_anothers = self.oracle.may_be_anothers(curl.number);
         let status = reply.only("semel-status");
         let body = reply.body().to_vec();
         let json: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -152,7 +154,7 @@ impl Sim {
                 curl.is_cancelling = false;
                 return;
             }
-            code if reply.field("retry") == "never" => {
+            code if reply.field("retry") == "never" || code == "fingerprint-mismatch" && is_anothers => {
                 let executed = Executed::from_wire(&reply.field("executed")).expect("a word of the protocol");
                 Got::Failure(code.to_owned(), executed)
             }

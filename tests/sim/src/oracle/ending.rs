@@ -103,6 +103,14 @@ impl Oracle {
         self.plan.freezes > 0 && jumped_ms > KEPT_S_MAX * 1000
     }
 
+    /// Whether an id may be that of the other payload which was tried under it: an administrator has deleted what was there, and whichever came first since
+    /// counted as new.
+    pub fn may_be_anothers(&self, number: usize) -> bool {
+        let Some(wish) = self.wishes.get(&number).filter(|wish| wish.is_disputed) else { return false };
+        let story = self.ids.get(&(wish.key.clone(), wish.id.clone()));
+        story.is_some_and(|story| story.is_administered && story.first_sent_s.is_none())
+    }
+
     /// Whether a key said so of the cancellation itself.
     fn is_told_of_cancellation(&self, wish: &Wish, code: &str) -> bool {
         let own = (wish.key.clone(), format!("cancel-{}", wish.id));
