@@ -235,7 +235,7 @@ test("a header that can't be recorded is left out of the answer, and leaves noth
 
 test("nor does one with a sign that no header has, and that the runtime lets through", async () => {
   const ref = randomUUID();
-  other.trouble.push((response, _status, body) => response.socket.write(`HTTP/1.1 201 Created\r\nx-deletes: a\x7fb\r\nx-escapes: \x1b[1m\r\nx-mine: kept\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
+  other.trouble.push((response, _status, body) => response.socket.end(`HTTP/1.1 201 Created\r\nconnection: close\r\nx-deletes: a\x7fb\r\nx-escapes: \x1b[1m\r\nx-mine: kept\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
   const { status, semel, text, headers } = await order(server, "report", ref);
   assert.deepEqual([status, semel, text], [201, "executed", JSON.stringify({ ref, times: 1 })]);
   assert.deepEqual(["x-deletes", "x-escapes", "x-mine"].map((name) => headers.get(name)), [null, null, "kept"]);
