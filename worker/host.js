@@ -130,10 +130,10 @@ export class SemelObject extends DurableObject {
   }
 
   /** Who the first frame of a socket says it is. */
-  async #admitted(text, key, address) {
+  async #admitted(text, key) {
     const admit = () =>
       guarded(
-        () => routerOf(this.env).admit(text, key, address, Date.now()),
+        () => routerOf(this.env).admit(text, key, Date.now()),
         () => UNAVAILABLE,
       );
     return (await decided(admit, this.env)) ?? UNAVAILABLE;

@@ -15,6 +15,7 @@ import { collect } from "./garbage.js";
 import { linesOf, pathOf, responseOf, valueIn } from "./lines.js";
 import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js";
 import { objectOf, SHARDS, shardOf } from "./objects.js";
+import { isSigned } from "./signatures.js";
 
 /** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
 const KEYS_FETCH_MS = 4_000;
@@ -47,11 +48,11 @@ export function readBy(its) {
 }
 
 /** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
-const tables = [new Table(), new Table(), new Table()];
+const rates = new Table();
 const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
 
 export const routerOf = perInstance((env) => {
-  const router = new glue.SemelRouter(settingsOf(env), ...tables);
+  const router = new glue.SemelRouter(settingsOf(env), rates);
   if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
   return router;
 });
@@ -138,7 +139,7 @@ function routed(request, lines, env, decide = (head) => routerOf(env).route(...h
       () => decide(head),
       () => unavailable("the router crashed"),
     );
-  const follow = (route = unavailable("the keys that tokens are verified with did not come in time")) => followed(request, env, head, route);
+  const follow = (route = unavailable("what tokens are verified with did not come in time")) => followed(request, env, head, route);
   const route = decided(decision, env);
   return Array.isArray(route) ? follow(route) : route.then(follow);
 }
@@ -203,17 +204,24 @@ async function opened(request, lines, env, [key, says, waitMs]) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What is decided; or, where that takes keys that are not there yet, what resolves to it, until then at most. Undefined: they did not come in time. */
+/** What is decided; or, where that takes a signature to be checked, or keys that are not there yet, what resolves to it, until then at most. Undefined: it took longer. */
 export function decided(decide, env, untilMs = Date.now() + KEYS_WAIT_MS) {
   const decision = decide();
   fetchKeys(env);
-  return decision[0] === undefined ? withKeys(decide, env, Math.min(untilMs, Date.now() + decision[1])) : decision;
+  return decision[0] === undefined ? decidedLater(decide, env, Math.min(untilMs, Date.now() + decision[1])) : decision;
 }
 
 /** No caller waits past its deadline, whoever is slow. */
-async function withKeys(decide, env, untilMs) {
-  // Not for the promise of the fetch: it is another request's.
-  await pause(KEYS_POLL_MS);
+async function decidedLater(decide, env, untilMs) {
+  const signed = routerOf(env).signature_wanted();
+  if (signed) {
+    const isRight = await isSigned(signed);
+    // The next to ask is who waits for it: here, with nothing in between.
+    routerOf(env).signature_checked(signed[0], isRight);
+  } else {
+    // Not for the promise of the fetch: it is another request's.
+    await pause(KEYS_POLL_MS);
+  }
   return Date.now() < untilMs ? decided(decide, env, untilMs) : undefined;
 }
 

@@ -64,7 +64,7 @@ export class Sockets {
   #strange = { bytes: 0, max: WAITING_BYTES_MAX };
 
   /**
-   * `admit(text, key, address)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
+   * `admit(text, key)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
    * `[close code, reason]` of a socket that is to be closed; `wake()` sees to the alarm.
    */
   constructor(ctx, admit, answer, wake) {
@@ -133,8 +133,8 @@ export class Sockets {
     if (!isOpen(socket)) return [];
     if (typeof message !== "string") return [4400, "body-invalid"];
     try {
-      const { key, asker, address } = socket.deserializeAttachment();
-      return await (asker === undefined ? this.#meet(socket, message, key, address) : this.#answer(key, asker, message));
+      const { key, asker } = socket.deserializeAttachment();
+      return await (asker === undefined ? this.#meet(socket, message, key) : this.#answer(key, asker, message));
     } catch (error) {
       note("error", `a frame failed: ${error}`);
       return UNAVAILABLE;
@@ -142,12 +142,12 @@ export class Sockets {
   }
 
   /** The first frame. */
-  async #meet(socket, message, key, address) {
+  async #meet(socket, message, key) {
     // It is in time, and still a stranger.
     clearTimeout(this.#strangers.get(socket));
     if (this.#strangers.has(socket)) this.#strangers.set(socket, undefined);
     // Whatever comes of it, it is a stranger no more: its peer may never say that it has heard that it is closed.
-    const [asker, endsMs] = await this.#admit(message, key, address).finally(() => this.closed(socket));
+    const [asker, endsMs] = await this.#admit(message, key).finally(() => this.closed(socket));
     if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
     // It may have gone meanwhile.

@@ -3,6 +3,8 @@
 //
 // Invariant: no value is in what is said, for a value may be a secret.
 
+import { createPublicKey } from "node:crypto";
+
 /** All that a deployment can set. docs/operations.md has the same list. */
 export const SETTINGS = [
   "SEMEL_OPEN",
@@ -82,7 +84,18 @@ function keysOf(vars, given) {
   if (!Array.isArray(keys) || keys.length === 0) return ["SEMEL_JWT_KEYS is no JWK set: {\"keys\":[…]} with at least one key."];
   const wrong = [];
   if (keys.some((key) => typeof key?.kid !== "string")) wrong.push("SEMEL_JWT_KEYS has a key without a kid: keys are rotated by it.");
+  if (keys.some((key) => key?.kty !== "oct" && !isKey(key))) wrong.push("SEMEL_JWT_KEYS has a public key that is none: a part of it is wrong or missing. Tokens of it would be 503.");
   if (keys.some((key) => key?.d !== undefined)) wrong.push("SEMEL_JWT_KEYS has a private key (d): the Worker needs the public half alone.");
   if ("SEMEL_JWT_KEYS" in vars && keys.some((key) => key?.kty === "oct")) wrong.push("SEMEL_JWT_KEYS is among the vars and has an oct key, which signs as well as it checks: make it a secret.");
   return wrong;
+}
+
+/** The Worker finds it out when the first token of that key comes. */
+function isKey(key) {
+  try {
+    createPublicKey({ key, format: "jwk" });
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -9,7 +9,7 @@ import { serve } from "./server.mjs";
 import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 
 const ADMIN = "an-administrators-token";
-const ALGORITHMS = ["HS256", "ES256", "EdDSA"];
+const ALGORITHMS = ["HS256", "RS256", "ES256", "EdDSA"];
 const signers = Object.fromEntries(ALGORITHMS.map((alg) => [alg, signer(alg)]));
 const stranger = signer("EdDSA");
 const APP = "https://app.example";

@@ -1,6 +1,7 @@
 // `npm run deploy`, as far as it goes without Cloudflare: what would be uploaded, what it is bound to, and what is refused.
 
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -194,9 +195,12 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.match(keys(set({ kty: "oct", k: "x" })), /a key without a kid/);
   assert.match(keys(set({ kty: "EC", kid: "a", x: "x", y: "y", d: "d" })), /has a private key/);
   assert.match(keys(KEYS, "vars"), /has an oct key/);
-  assert.equal(keys(set({ kty: "OKP", kid: "a", x: "x" }), "vars"), "");
+  const publics = [["ed25519"], ["rsa", { modulusLength: 2048 }], ["ec", { namedCurve: "P-256" }]].map((kind) => ({ ...generateKeyPairSync(...kind).publicKey.export({ format: "jwk" }), kid: "a" }));
+  for (const key of publics) assert.equal(keys(set(key), "vars"), "", key.kty);
+  const [ed, rsa, ec] = publics;
+  for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /a public key that is none/, JSON.stringify(key));
   // A table of TOML's, which the Worker takes as well.
-  assert.equal(keys({ keys: [{ kty: "OKP", kid: "a", x: "x" }] }, "vars"), "");
+  assert.equal(keys({ keys: [ed] }, "vars"), "");
   assert.match(keys(JSON.parse(KEYS), "vars"), /has an oct key/);
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);
 });

@@ -7,9 +7,9 @@ export const AUDIENCE = "https://api.example";
 const encoded = (bytes) => Buffer.from(bytes).toString("base64url");
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** Who signs: HS256, ES256 or EdDSA, with a new key. */
+/** Who signs: HS256, RS256, ES256 or EdDSA, with a new key. */
 export function signer(alg, kid = alg) {
-  const { jwk, signature } = { HS256: hmac, ES256: ecdsa, EdDSA: eddsa }[alg]();
+  const { jwk, signature } = { HS256: hmac, RS256: rsa, ES256: ecdsa, EdDSA: eddsa }[alg]();
   const raw = (header, claims) => {
     const message = `${encoded(header)}.${encoded(claims)}`;
     return `${message}.${encoded(signature(message))}`;
@@ -23,6 +23,11 @@ export const jwks = (...signers) => JSON.stringify({ keys: signers.map(({ jwk })
 function hmac() {
   const secret = randomBytes(32);
   return { jwk: { kty: "oct", k: encoded(secret) }, signature: (message) => createHmac("sha256", secret).update(message).digest() };
+}
+
+function rsa() {
+  const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  return { jwk: publicKey.export({ format: "jwk" }), signature: (message) => sign("sha256", Buffer.from(message), privateKey) };
 }
 
 function ecdsa() {

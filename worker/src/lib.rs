@@ -51,16 +51,10 @@ macro_rules! export {
 
         #[wasm_bindgen::prelude::wasm_bindgen]
         impl SemelRouter {
-            /// A router with a deployment's settings, `NAME=value` and a NUL of each, that counts in tables of the host's.
+            /// A router with a deployment's settings, `NAME=value` and a NUL of each, that counts in a table of the host's.
             #[wasm_bindgen(constructor)]
-            pub fn new(
-                settings: &str,
-                principals: wasm_bindgen::JsValue,
-                addresses: wasm_bindgen::JsValue,
-                beyond: wasm_bindgen::JsValue,
-            ) -> Result<Self, wasm_bindgen::JsValue> {
-                let tables = [principals, addresses, beyond];
-                $crate::router::Router::new(<$handler>::default(), settings, tables).map(Self)
+            pub fn new(settings: &str, rates: wasm_bindgen::JsValue) -> Result<Self, wasm_bindgen::JsValue> {
+                $crate::router::Router::new(<$handler>::default(), settings, rates).map(Self)
             }
 
             /// Routes a request by its head.
@@ -127,8 +121,18 @@ macro_rules! export {
             }
 
             /// Who the first frame of a socket says it is.
-            pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> $crate::js_sys::Array {
-                self.0.admit(text, key, address, now_ms)
+            pub fn admit(&mut self, text: &str, key: &str, now_ms: f64) -> $crate::js_sys::Array {
+                self.0.admit(text, key, now_ms)
+            }
+
+            /// The signature that is to be checked now; undefined: there is none. It is told once.
+            pub fn signature_wanted(&mut self) -> Option<$crate::js_sys::Array> {
+                self.0.signature_wanted()
+            }
+
+            /// Whether that signature is right; undefined: its key can't be used.
+            pub fn signature_checked(&mut self, token: &[u8], is_right: Option<bool>) {
+                self.0.signature_checked(token, is_right);
             }
 
             /// From where the JWK set is to be fetched now; undefined: it is not. It is told once.

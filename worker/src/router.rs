@@ -2,13 +2,13 @@
 
 use crate::table::Table;
 use crate::{remote, settings, wire};
-use js_sys::Array;
+use js_sys::{Array, Uint8Array};
 use semel_core::header::{self, quoted};
 use semel_core::id::{Invalid, Key, Principal};
 use semel_core::message::{Headers, Method};
 use semel_core::problem::{Code, Problem};
 use semel_core::server::batch::first_frame;
-use semel_core::server::edge::auth::Refusal;
+use semel_core::server::edge::auth::{Refusal, Signed};
 use semel_core::server::edge::router::{Route, route, route_own, wait_ms};
 use semel_core::server::engine::remote::read;
 use semel_core::server::log::{self, Answered, Sample};
@@ -30,19 +30,19 @@ pub struct Router<H> {
 }
 
 impl<H: Handler> Router<H> {
-    /// A router with a deployment's settings, that counts in tables of the host's.
-    pub fn new(handler: H, settings: &str, tables: [JsValue; 3]) -> Result<Self, JsValue> {
+    /// A router with a deployment's settings, that counts in a table of the host's.
+    pub fn new(handler: H, settings: &str, rates: JsValue) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
         handler.settings().map_err(settings::thrown)?;
-        let [principals, addresses, beyond] = tables.map(|kept| Box::new(kept.unchecked_into::<Table>()));
-        let gate = Gate::with_tables(settings::access(settings, config.open)?, principals, addresses, beyond);
+        let rates = Box::new(rates.unchecked_into::<Table>());
+        let gate = Gate::with_table(settings::access(settings, config.open)?, rates);
         let log_sample = Sample::new(config.log_sample_ppm, settings);
         Ok(Self { handler, config, log_sample, cors, gate })
     }
 
     /// An answer (see [`crate`]); or `[key, lines, wait in ms, who asks]` for an object: the lines say key and principal, and the last is
     /// undefined but for a batch, and empty for a socket; or the same of a read of what is executed elsewhere, and whether it goes to the object before; or `[null, lines, wait in ms, whether it is a listing]` for the registry; or
-    /// `[undefined, wait in ms]` where keys that are being fetched are waited for. The first of an answer is a number.
+    /// `[undefined, wait in ms]` where keys that are being fetched are waited for, or a signature is [to be checked](Self::signature_wanted). The first of an answer is a number.
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -96,12 +96,9 @@ impl<H: Handler> Router<H> {
     }
 
     /// Who the first frame of a socket says it is, `[who asks, when that ends]`; or `[close code, reason]`; or as [`Router::route`] where
-    /// keys are waited for. `address`: where the socket comes from.
-    pub fn admit(&mut self, text: &str, key: &str, address: &str, now_ms: f64) -> Array {
-        let admitted = first_frame(text).map_err(Refusal::from).and_then(|mut headers| {
-            if !address.is_empty() {
-                headers.append("cf-connecting-ip", address);
-            }
+    /// it can't be told yet.
+    pub fn admit(&mut self, text: &str, key: &str, now_ms: f64) -> Array {
+        let admitted = first_frame(text).map_err(Refusal::from).and_then(|headers| {
             let key = Headers::from_iter([("semel-key", key)]);
             let key = header::key(&key).map_err(Problem::from)?;
             let asker = self.gate.admit(&headers, wire::instant_ms(now_ms))?;
@@ -116,6 +113,22 @@ impl<H: Handler> Router<H> {
             }
             Err(Refusal::Problem(problem)) => wire::closing(&problem),
             Err(Refusal::Wait) => keys_awaited(KEYS_WAIT_MS),
+        }
+    }
+
+    /// `[token, algorithm, public key as a JWK, what is signed, signature]` of what is to be checked now; undefined: there is none. The
+    /// token is told by a hash, which is what the host says it by.
+    pub fn signature_wanted(&mut self) -> Option<Array> {
+        let (token, Signed { alg, jwk, message, signature }) = self.gate.signature_wanted()?;
+        let [alg, jwk, message] = [alg, &jwk, &message].map(JsValue::from_str);
+        let [token, signature] = [&token[..], &signature].map(|bytes| Uint8Array::from(bytes).into());
+        Some(Array::of5(&token, &alg, &jwk, &message, &signature))
+    }
+
+    /// What became of it; `None`: its key can't be used.
+    pub fn signature_checked(&mut self, token: &[u8], is_right: Option<bool>) {
+        if let Ok(token) = token.try_into() {
+            self.gate.signature_checked(token, is_right);
         }
     }
 

@@ -6,7 +6,7 @@ use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::edge::auth::{Asker, Refusal, TOKEN_BYTES_MAX};
 use semel_core::server::{Access, Gate};
-use semel_support::token::{AUDIENCE, hs256, jwks};
+use semel_support::token::{AUDIENCE, admitted, hs256, jwks};
 use semel_support::{START_MS, START_S, Signer, claims};
 use serde_json::{Value, json};
 
@@ -23,8 +23,12 @@ fn gate() -> Gate {
     gate_with(&jwks(&Signer::ALL), &[])
 }
 
+fn bearer(token: &str) -> Headers {
+    Headers::from_iter([("authorization", format!("Bearer {token}"))])
+}
+
 fn ask(gate: &mut Gate, token: &str) -> Result<Asker, Refusal> {
-    gate.admit(&Headers::from_iter([("authorization", format!("Bearer {token}"))]), START_MS)
+    admitted(gate, &bearer(token), START_MS)
 }
 
 #[track_caller]
@@ -69,7 +73,6 @@ fn a_token_of_which_any_character_is_another_is_refused() {
             let mut changed = token.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).expect("ASCII");
-            // A gate for each: wrong signatures are counted.
             assert!(ask(&mut gate(), &changed).is_err(), "{signer:?}: {at}");
         }
         for cut in 0..token.len() {
@@ -102,12 +105,12 @@ fn alg_none_is_refused_however_it_is_written() {
 #[test]
 fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
     // Of these, keys are left out of what is fetched: it is not that nobody has one.
-    for alg in ["RS256", "PS256", "ES384", "Ed448"] {
+    for alg in ["PS256", "RS512", "ES384", "Ed448"] {
         let header = json!({ "alg": alg, "kid": "of-the-issuer" }).to_string();
         refused(
             &mut gate(),
             &Signer::Hs256(7).token_with(&header, &claims("alice").to_string()),
-            "no key of HS256, ES256 or EdDSA",
+            "no key of HS256, RS256, ES256 or EdDSA",
         );
     }
 }
@@ -141,13 +144,14 @@ fn a_key_is_never_used_for_another_algorithm() {
 #[test]
 fn a_public_key_is_no_secret() {
     // What an attacker has: the bytes of a public key, in every form, taken for a secret of HS256.
-    for public in [Signer::Es256(7), Signer::EdDsa(7)] {
+    for public in [Signer::Rs256(0x87), Signer::Es256(7), Signer::EdDsa(7)] {
         let jwk = public.jwk();
         let part = |name: &str| BASE64.decode(jwk[name].as_str().unwrap_or_default()).expect("base64url");
         let forms = [
-            part("x"),
+            [part("n"), part("x")].concat(),
             [vec![4], part("x"), part("y")].concat(),
             jwk.to_string().into_bytes(),
+            jwk["n"].to_string().into_bytes(),
             jwk["x"].to_string().into_bytes(),
         ];
         for secret in forms {
@@ -220,9 +224,8 @@ fn a_token_lasts_from_nbf_to_exp_with_a_little_leeway() {
 #[test]
 fn a_token_that_was_verified_ends_all_the_same() {
     let mut gate = gate();
-    let headers =
-        Headers::from_iter([("authorization", format!("Bearer {}", Signer::Es256(7).token(&claims("alice"))))]);
-    assert!(gate.admit(&headers, START_MS).is_ok());
+    let headers = bearer(&Signer::Es256(7).token(&claims("alice")));
+    assert!(admitted(&mut gate, &headers, START_MS).is_ok());
     assert!(gate.admit(&headers, START_MS + 3_629_999).is_ok());
     assert!(gate.admit(&headers, START_MS + 3_630_000).is_err());
 }
@@ -333,13 +336,13 @@ fn a_set_of_keys_that_an_operator_made_wrong_is_an_error_that_tells_no_secret() 
         json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long, "key_ops": ["sign"] }] }).to_string(),
         json!({ "keys": [{ "kty": "oct", "kid": "a", "k": long }, { "kty": "oct", "kid": "a", "k": long }] })
             .to_string(),
-        json!({ "keys": [{ "kty": "RSA", "kid": "a", "n": "AQAB", "e": "AQAB" }] }).to_string(),
         json!({ "keys": [{ "kty": "EC", "crv": "P-384", "kid": "a", "x": ec["x"], "y": ec["y"] }] }).to_string(),
-        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": ec["x"], "y": ec["x"] }] }).to_string(),
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": ec["x"] }] }).to_string(),
         json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": "", "y": "" }] }).to_string(),
+        // Both parts are whole: together they could be, where each is not.
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": BASE64.encode([7; 31]), "y": BASE64.encode([7; 33]) }] })
+            .to_string(),
         json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode([7; 31]) }] }).to_string(),
-        // A point of small order: anybody could sign.
-        json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode([0; 32]) }] }).to_string(),
         format!("{{\"keys\":[{{\"kty\":\"oct\",\"kid\":\"a\",\"k\":{long}}}]}}"),
     ] {
         let set = [("SEMEL_JWT_KEYS", set.as_str()), ("SEMEL_JWT_AUDIENCE", AUDIENCE)];
@@ -347,6 +350,122 @@ fn a_set_of_keys_that_an_operator_made_wrong_is_an_error_that_tells_no_secret() 
         assert!(error.contains("SEMEL_JWT_KEYS"), "{error}");
         assert!(!error.contains(&secret[..8]) && !error.contains(&long[..8]), "{error}");
     }
+}
+
+/// What is wrong with a set of one key, if anything is.
+fn wrong_with(key: &Value) -> Option<String> {
+    let set = json!({ "keys": [key] }).to_string();
+    let set = [("SEMEL_JWT_KEYS", set.as_str()), ("SEMEL_JWT_AUDIENCE", AUDIENCE)];
+    Access::from_settings(false, settings(&set)).err()
+}
+
+#[test]
+fn an_rsa_key_has_2048_to_4096_bits_and_the_exponent_that_all_have() {
+    let rsa = |modulus: &[u8], exponent: &str| json!({ "kty": "RSA", "kid": "a", "n": BASE64.encode(modulus), "e": exponent });
+    let with_first = |first: u8, bytes: usize| [vec![first], vec![0xff; bytes - 1]].concat();
+    for (modulus, is_taken) in [
+        (vec![], false),
+        (vec![0; 300], false),
+        (vec![0xff; 128], false),
+        (vec![0xff; 255], false),
+        (with_first(0x7f, 256), false),
+        (with_first(0x80, 256), true),
+        // With a sign in front of it, as some write it.
+        ([vec![0], with_first(0x7f, 256)].concat(), false),
+        ([vec![0], with_first(0x80, 256)].concat(), true),
+        (vec![0xff; 512], true),
+        (with_first(1, 513), false),
+        (vec![0xff; 1024], false),
+    ] {
+        let wrong = wrong_with(&rsa(&modulus, "AQAB"));
+        assert_eq!(wrong.is_none(), is_taken, "{} bytes, {:?}: {wrong:?}", modulus.len(), modulus.first());
+    }
+    for exponent in ["Aw", "EQ", "AAEAAQ", "AQAC", "AA", "", "AQAB="] {
+        assert!(wrong_with(&rsa(&[0xff; 256], exponent)).is_some(), "{exponent}");
+    }
+    for alg in ["RS512", "PS256", "HS256"] {
+        let mut key = rsa(&[0xff; 256], "AQAB");
+        key["alg"] = alg.into();
+        assert!(wrong_with(&key).is_some(), "{alg}");
+    }
+    for missing in ["n", "e"] {
+        let mut key = rsa(&[0xff; 256], "AQAB");
+        key.as_object_mut().expect("an object").remove(missing);
+        assert!(wrong_with(&key).is_some(), "{missing}");
+    }
+}
+
+#[test]
+fn a_point_that_anybody_could_sign_under_is_no_key() {
+    // Of order 1, 2, 4 and 8, with either sign, and what is read as one of them: by RFC 8032, y is taken modulo 2^255 - 19.
+    let mut prime = [0xff; 32];
+    (prime[0], prime[31]) = (0xed, 0x7f);
+    let shifted = |by: i16| {
+        let mut y = prime;
+        y[0] = u8::try_from(0xed + by).expect("a byte");
+        y
+    };
+    let small = |y: u8| std::array::from_fn(|at| if at == 0 { y } else { 0 });
+    let of_order_8 = ["JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_AU", "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o"];
+    let of_order_8 = of_order_8.map(|y| BASE64.decode(y).expect("base64url").try_into().expect("32 bytes"));
+    let others: [[u8; 32]; 5] = [small(0), small(1), shifted(-1), shifted(0), shifted(1)];
+    for y in others.into_iter().chain(of_order_8) {
+        for sign in [0, 0x80] {
+            let mut x = y;
+            x[31] |= sign;
+            let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode(x) });
+            assert!(wrong_with(&key).is_some_and(|wrong| wrong.contains("no point")), "{x:?}");
+        }
+    }
+    assert_eq!(wrong_with(&Signer::EdDsa(7).jwk()), None);
+}
+
+#[test]
+fn of_a_key_the_host_is_told_what_its_algorithm_takes_and_nothing_else() {
+    for signer in [Signer::Rs256(0x87), Signer::Es256(7), Signer::EdDsa(7)] {
+        let mut jwk = signer.jwk();
+        for more in ["d", "x5c", "alg_", "ext"] {
+            jwk[more] = "AQAB".into();
+        }
+        let mut gate = gate_with(&json!({ "keys": [jwk] }).to_string(), &[]);
+        let token = signer.token(&claims("alice"));
+        assert_eq!(gate.admit(&bearer(&token), START_MS), Err(Refusal::Wait));
+        let (_, signed) = gate.signature_wanted().expect("a signature");
+        assert_eq!(gate.signature_wanted(), None, "it is told once");
+        let mut public = signer.jwk();
+        public.as_object_mut().expect("an object").remove("kid");
+        assert_eq!(serde_json::from_str::<Value>(&signed.jwk).expect("a JWK"), public);
+        let (message, signature) = token.rsplit_once('.').expect("a token");
+        assert_eq!((signed.alg, signed.message.as_str()), (signer.alg(), message));
+        assert_eq!(BASE64.encode(signed.signature), signature);
+    }
+}
+
+#[test]
+fn what_was_said_of_a_signature_is_said_of_that_token_alone_and_once() {
+    let mut gate = gate();
+    let [alices, bobs] = ["alice", "bob"].map(|sub| bearer(&Signer::Rs256(0x87).token(&claims(sub))));
+    let asked = |gate: &mut Gate, headers: &Headers| {
+        assert_eq!(gate.admit(headers, START_MS), Err(Refusal::Wait));
+        gate.signature_wanted().expect("a signature").0
+    };
+    let of_alice = asked(&mut gate, &alices);
+    gate.signature_checked(of_alice, Some(true));
+    let of_bob = asked(&mut gate, &bobs);
+    assert_ne!(of_alice, of_bob);
+    gate.signature_checked(of_bob, Some(false));
+    assert!(
+        matches!(gate.admit(&bobs, START_MS), Err(Refusal::Problem(problem)) if problem.code == Code::Unauthorized)
+    );
+    assert_eq!(asked(&mut gate, &bobs), of_bob, "a refusal is not remembered");
+    // A key that the host can't use is nobody's fault who has a token of it.
+    gate.signature_checked(of_bob, None);
+    assert!(matches!(gate.admit(&bobs, START_MS), Err(Refusal::Problem(problem)) if problem.code == Code::Unavailable));
+    let of_alice = asked(&mut gate, &alices);
+    gate.signature_checked(of_alice, Some(true));
+    assert!(gate.admit(&alices, START_MS).is_ok());
+    assert!(gate.admit(&alices, START_MS).is_ok(), "a signature that was right is");
+    assert_eq!(gate.signature_wanted(), None);
 }
 
 #[test]

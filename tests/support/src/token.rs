@@ -1,12 +1,17 @@
 //! Bearer tokens, true and forged: each part is what a test wants it to be.
+//!
+//! What a key pair signs and verifies is the host's: here a hash of the public half and the message stands for a signature, which anybody
+//! could make. That the runtime tells a true one from a forged one is tested on it, in `tests/e2e/auth.test.mjs`.
 
 use crate::world::START_S;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use p256::ecdsa::signature::Signer as _;
+use semel_core::message::Headers;
+use semel_core::server::Gate;
+use semel_core::server::edge::auth::{Asker, Refusal, Signed};
 use serde_json::{Value, json};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 /// The audience of [`claims`].
 pub const AUDIENCE: &str = "https://api.example";
@@ -16,6 +21,8 @@ pub const AUDIENCE: &str = "https://api.example";
 pub enum Signer {
     /// HMAC with SHA-256.
     Hs256(u8),
+    /// RSA, whose modulus begins with a bit that is set.
+    Rs256(u8),
     /// ECDSA on P-256.
     Es256(u8),
     /// Ed25519.
@@ -24,12 +31,13 @@ pub enum Signer {
 
 impl Signer {
     /// One of each algorithm.
-    pub const ALL: [Self; 3] = [Self::Hs256(7), Self::Es256(7), Self::EdDsa(7)];
+    pub const ALL: [Self; 4] = [Self::Hs256(7), Self::Rs256(0x87), Self::Es256(7), Self::EdDsa(7)];
 
     /// What its tokens have as `alg`.
     pub fn alg(self) -> &'static str {
         match self {
             Self::Hs256(_) => "HS256",
+            Self::Rs256(_) => "RS256",
             Self::Es256(_) => "ES256",
             Self::EdDsa(_) => "EdDSA",
         }
@@ -42,18 +50,24 @@ impl Signer {
 
     /// What verifies its tokens.
     pub fn jwk(self) -> Value {
-        let encoded = |bytes: &[u8]| BASE64.encode(bytes);
+        let mut jwk = match self {
+            Self::Hs256(byte) => json!({ "kty": "oct", "k": BASE64.encode([byte; 32]) }),
+            _ => self.public(),
+        };
+        jwk["kid"] = self.kid().into();
+        jwk
+    }
+
+    /// The public half of its key, with what the host is told of it, and no more.
+    fn public(self) -> Value {
         match self {
-            Self::Hs256(byte) => json!({ "kty": "oct", "kid": self.kid(), "k": encoded(&[byte; 32]) }),
+            Self::Hs256(_) => Value::Null,
+            Self::Rs256(byte) => json!({ "kty": "RSA", "n": BASE64.encode([byte; 256]), "e": "AQAB" }),
             Self::Es256(byte) => {
-                let point = ec(byte).verifying_key().to_sec1_point(false);
-                let (x, y) = (point.x().expect("an x"), point.y().expect("a y"));
-                json!({ "kty": "EC", "crv": "P-256", "kid": self.kid(), "x": encoded(x), "y": encoded(y) })
+                let [x, y] = [byte, !byte].map(|byte| BASE64.encode([byte; 32]));
+                json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y })
             }
-            Self::EdDsa(byte) => {
-                let x = encoded(ed(byte).verifying_key().as_bytes());
-                json!({ "kty": "OKP", "crv": "Ed25519", "kid": self.kid(), "x": x })
-            }
+            Self::EdDsa(byte) => json!({ "kty": "OKP", "crv": "Ed25519", "x": BASE64.encode([byte; 32]) }),
         }
     }
 
@@ -61,11 +75,7 @@ impl Signer {
     pub fn sign(self, message: &[u8]) -> Vec<u8> {
         match self {
             Self::Hs256(byte) => hs256(&[byte; 32], message),
-            Self::Es256(byte) => {
-                let signature: p256::ecdsa::Signature = ec(byte).sign(message);
-                signature.to_bytes().to_vec()
-            }
-            Self::EdDsa(byte) => ed25519_dalek::Signer::sign(&ed(byte), message).to_bytes().to_vec(),
+            _ => stood_in_for(self.alg(), &self.public(), message),
         }
     }
 
@@ -82,18 +92,29 @@ impl Signer {
     }
 }
 
+/// What stands for a signature of a key pair.
+fn stood_in_for(alg: &str, public: &Value, message: &[u8]) -> Vec<u8> {
+    Sha256::new().chain_update(alg).chain_update(public.to_string()).chain_update(message).finalize().to_vec()
+}
+
+/// Asks a gate as the host does: whoever has a signature to be checked is let in once it was.
+pub fn admitted(gate: &mut Gate, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+    let asked = gate.admit(headers, now_ms);
+    if check(gate) { gate.admit(headers, now_ms) } else { asked }
+}
+
+/// Checks what there is to check; whether there was anything.
+pub fn check(gate: &mut Gate) -> bool {
+    let Some((token, Signed { alg, jwk, message, signature })) = gate.signature_wanted() else { return false };
+    let public: Value = serde_json::from_str(&jwk).expect("a JWK");
+    gate.signature_checked(token, Some(stood_in_for(alg, &public, message.as_bytes()) == signature));
+    true
+}
+
 /// HMAC with SHA-256, with any secret.
 pub fn hs256(secret: &[u8], message: &[u8]) -> Vec<u8> {
     let mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length will do");
     mac.chain_update(message).finalize().into_bytes().to_vec()
-}
-
-fn ec(byte: u8) -> p256::ecdsa::SigningKey {
-    p256::ecdsa::SigningKey::from_slice(&[byte; 32]).expect("a scalar")
-}
-
-fn ed(byte: u8) -> ed25519_dalek::SigningKey {
-    ed25519_dalek::SigningKey::from_bytes(&[byte; 32])
 }
 
 /// The claims of somebody whose token holds for an hour from the start.

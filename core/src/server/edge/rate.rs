@@ -106,11 +106,7 @@ impl Rate {
         self.table.put(place, now_ns(now_ms).saturating_add(ahead_ns));
     }
 
-    /// Whether somebody is within the limit, and else how many ms to wait.
-    pub fn look(&self, who: &str, now_ms: i64) -> Result<(), i64> {
-        self.looked(self.ahead_at(self.place(who), now_ms))
-    }
-
+    /// Whether an instant so far ahead is within the limit, and else how many ms to wait.
     fn looked(&self, ahead_ns: i64) -> Result<(), i64> {
         let over_ns = ahead_ns - self.tolerance_ns;
         if over_ns <= 0 { Ok(()) } else { Err(wait_ms(over_ns)) }
@@ -184,7 +180,7 @@ mod tests {
                 let Err(wait_ms) = rate.take("a", now_ms) else { continue };
                 refusals += 1;
                 assert!((1..=1_000).contains(&wait_ms), "a second is always enough: {wait_ms}");
-                assert!(rate.look("a", now_ms + wait_ms - 1).is_err());
+                assert!(rate.looked(rate.ahead_at("a", now_ms + wait_ms - 1)).is_err());
                 now_ms += wait_ms;
                 assert_eq!(rate.take("a", now_ms), Ok(()));
             }

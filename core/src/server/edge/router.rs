@@ -76,7 +76,7 @@ pub enum Route {
         /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
-    /// Who asks can't be told yet: keys are being fetched.
+    /// Who asks can't be told yet: keys are being fetched, or there is a signature to check.
     Wait,
 }
 
@@ -108,8 +108,14 @@ pub fn route<H: Handler>(
     match routed {
         Ok(route) => route,
         Err(Refusal::Wait) => Route::Wait,
-        Err(Refusal::Problem(problem)) => answer(Answer::problem(&problem)),
+        Err(Refusal::Problem(problem)) => answer(told(&problem)),
     }
+}
+
+/// Why nobody can be let in is for whoever runs it.
+fn told(problem: &Problem) -> Answer {
+    let answer = Answer::problem(problem);
+    if problem.code == Code::Unavailable { answer.with_log(problem.detail.as_str()) } else { answer }
 }
 
 /// Routes a change of the application that the deployment itself asks for, under a name of the layer's own: nobody has to be authenticated,

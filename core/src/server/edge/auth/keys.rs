@@ -4,14 +4,15 @@
 //! - A key has a `kid` and one algorithm, which its type and curve tell. A token can't choose another.
 //! - What an operator sets is read strictly; of what is fetched, keys that can't be used are left out.
 //! - A secret never comes from a URL.
-//! - HS256, ES256 and EdDSA with Ed25519, and nothing else: there is no RSA here, and nothing that signs.
+//! - HS256, RS256, ES256 and EdDSA with Ed25519, and nothing else, and nothing that signs.
+//! - What a secret has signed is checked here; what a key pair has, by the host, which is handed the public half as it is written here anew: of
+//!   what a set says beside that, nothing reaches it.
 
 use crate::server::json::read::{Json, Members};
+use crate::server::json::write::Object;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ed25519_dalek as ed25519;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use p256::ecdsa::{self, signature::Verifier as _};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +22,25 @@ use std::rc::Rc;
 pub const KEYS_MAX: usize = 100;
 /// HS256 with a shorter secret can be guessed (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
-/// Of a point in SEC 1.
-const UNCOMPRESSED: u8 = 4;
+/// RS256 with a shorter modulus can be broken (RFC 7518, 3.3).
+const MODULUS_BITS_MIN: usize = 2048;
+/// A longer one takes long to check with, and one of 8,192 bits has ended a workerd.
+const MODULUS_BITS_MAX: usize = 4096;
+/// 65537, which all issuers have.
+const EXPONENT: &str = "AQAB";
+/// A coordinate of P-256, and a point of Ed25519.
+const POINT_BYTES: usize = 32;
+/// The points of Ed25519 of small order, in all their forms but for the sign: anybody could sign under them, and a runtime may take
+/// them. They are what libsodium refuses as well.
+const WEAK_POINTS: [&str; 7] = [
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "7P_______________________________________38",
+    "7f_______________________________________38",
+    "7v_______________________________________38",
+    "JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_AU",
+    "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o",
+];
 
 /// One key, which is of one algorithm.
 pub struct VerifyingKey {
@@ -33,8 +51,29 @@ pub struct VerifyingKey {
 
 enum Algorithm {
     Hs256(Hmac<Sha256>),
-    Es256(ecdsa::VerifyingKey),
-    EdDsa(ed25519::VerifyingKey),
+    /// Of a key pair: what it is called, and the public half as a JWK.
+    Public(&'static str, String),
+}
+
+/// A signature that the host is to check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// RS256, ES256 or EdDSA.
+    pub alg: &'static str,
+    /// The public half of the key: a JWK with the members that it must have, and no others.
+    pub jwk: String,
+    /// What is signed.
+    pub message: String,
+    /// The signature.
+    pub signature: Vec<u8>,
+}
+
+/// What can be said of a signature here.
+pub(super) enum Look {
+    /// It is right, or not.
+    Done(bool),
+    /// The host is to say it.
+    Ask(Signed),
 }
 
 impl VerifyingKey {
@@ -42,8 +81,7 @@ impl VerifyingKey {
     fn alg(&self) -> &'static str {
         match self.algorithm {
             Algorithm::Hs256(_) => HS256,
-            Algorithm::Es256(_) => ES256,
-            Algorithm::EdDsa(_) => EDDSA,
+            Algorithm::Public(alg, _) => alg,
         }
     }
 
@@ -52,15 +90,13 @@ impl VerifyingKey {
         is_called(self.alg(), alg)
     }
 
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn look(&self, message: &str, signature: Vec<u8>) -> Look {
         match &self.algorithm {
             // In constant time.
-            Algorithm::Hs256(mac) => mac.clone().chain_update(message).verify_slice(signature).is_ok(),
-            Algorithm::Es256(key) => {
-                ecdsa::Signature::from_slice(signature).is_ok_and(|signature| key.verify(message, &signature).is_ok())
+            Algorithm::Hs256(mac) => Look::Done(mac.clone().chain_update(message).verify_slice(&signature).is_ok()),
+            Algorithm::Public(alg, jwk) => {
+                Look::Ask(Signed { alg, jwk: jwk.clone(), message: message.to_owned(), signature })
             }
-            Algorithm::EdDsa(key) => ed25519::Signature::from_slice(signature)
-                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
         }
     }
 }
@@ -73,6 +109,7 @@ impl fmt::Debug for VerifyingKey {
 }
 
 const HS256: &str = "HS256";
+const RS256: &str = "RS256";
 const ES256: &str = "ES256";
 const EDDSA: &str = "EdDSA";
 
@@ -95,6 +132,8 @@ struct Jwk {
     crv: Option<String>,
     x: Option<String>,
     y: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
     k: Option<String>,
 }
 
@@ -110,6 +149,8 @@ impl Jwk {
             crv: members.optional("crv")?,
             x: members.optional("x")?,
             y: members.optional("y")?,
+            n: members.optional("n")?,
+            e: members.optional("e")?,
             k: members.optional("k")?,
         })
     }
@@ -159,9 +200,10 @@ fn no_set(_: String) -> String {
 fn key(jwk: Jwk, allow_secret: bool) -> Result<(String, VerifyingKey), &'static str> {
     let alg = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
         ("oct", None) if allow_secret => HS256,
+        ("RSA", None) => RS256,
         ("EC", Some("P-256")) => ES256,
         ("OKP", Some("Ed25519")) => EDDSA,
-        _ => return Err("is none of oct, EC with P-256, OKP with Ed25519"),
+        _ => return Err("is none of oct, RSA, EC with P-256, OKP with Ed25519"),
     };
     if jwk.alg.is_some_and(|said| !is_called(alg, &said)) {
         return Err("has an alg that is not that of its type");
@@ -172,35 +214,69 @@ fn key(jwk: Jwk, allow_secret: bool) -> Result<(String, VerifyingKey), &'static 
         return Err("is not for verifying");
     }
     let kid = jwk.kid.filter(|kid| !kid.is_empty()).ok_or("has no kid")?;
-    let no_point = "is no point of its curve that could be a key";
-    let (algorithm, material) = match alg {
+    let public = |members: &[(&str, &str)]| {
+        let object = members.iter().fold(Object::default(), |object, (name, value)| object.with(name, *value));
+        let jwk = object.end().into_text();
+        (Sha256::new().chain_update(alg).chain_update(&jwk), Algorithm::Public(alg, jwk))
+    };
+    let (hash, algorithm) = match alg {
         HS256 => {
-            let secret = bytes(jwk.k)?;
+            let secret = bytes(&part(jwk.k)?)?;
             if secret.len() < SECRET_BYTES_MIN {
                 return Err("has a secret of fewer than 32 bytes");
             }
-            (Algorithm::Hs256(Hmac::new_from_slice(&secret).map_err(|_| "has no secret")?), secret)
+            let mac = Hmac::new_from_slice(&secret).map_err(|_| "has no secret")?;
+            (Sha256::new().chain_update(alg).chain_update(&secret), Algorithm::Hs256(mac))
+        }
+        RS256 => {
+            let n = part(jwk.n)?;
+            if !is_modulus(&bytes(&n)?) || part(jwk.e)? != EXPONENT {
+                return Err("is not of 2048 to 4096 bits with the exponent 65537");
+            }
+            public(&[("kty", "RSA"), ("n", &n), ("e", EXPONENT)])
         }
         ES256 => {
-            let (x, y) = (bytes(jwk.x)?, bytes(jwk.y)?);
-            // Both parts are whole: together they could be, where each is not.
-            if x.len() != y.len() {
-                return Err(no_point);
-            }
-            let point = [vec![UNCOMPRESSED], x, y].concat();
-            (Algorithm::Es256(ecdsa::VerifyingKey::from_sec1_bytes(&point).map_err(|_| no_point)?), point)
+            let (x, y) = (point(jwk.x)?, point(jwk.y)?);
+            public(&[("kty", "EC"), ("crv", "P-256"), ("x", &x), ("y", &y)])
         }
         _ => {
-            let point = bytes(jwk.x)?;
-            let key = ed25519::VerifyingKey::try_from(point.as_slice()).map_err(|_| no_point)?;
-            (Algorithm::EdDsa(Some(key).filter(|key| !key.is_weak()).ok_or(no_point)?), point)
+            let x = point(jwk.x)?;
+            if is_weak(&x) {
+                return Err(NO_POINT);
+            }
+            public(&[("kty", "OKP"), ("crv", "Ed25519"), ("x", &x)])
         }
     };
-    let id = Sha256::new().chain_update(alg).chain_update(&material).finalize().into();
-    Ok((kid, VerifyingKey { algorithm, id }))
+    Ok((kid, VerifyingKey { algorithm, id: hash.finalize().into() }))
 }
 
-fn bytes(part: Option<String>) -> Result<Vec<u8>, &'static str> {
-    let text = part.ok_or("lacks a part (k, or x and y)")?;
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| "has a part that is not base64url")
+const NO_POINT: &str = "is no point of its curve that could be a key";
+
+fn part(part: Option<String>) -> Result<String, &'static str> {
+    part.ok_or("lacks a part (k; n and e; or x and y)")
+}
+
+fn bytes(part: &str) -> Result<Vec<u8>, &'static str> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| "has a part that is not base64url")
+}
+
+/// Whether it is on the curve, the host finds out.
+fn point(coordinate: Option<String>) -> Result<String, &'static str> {
+    let coordinate = part(coordinate)?;
+    if bytes(&coordinate)?.len() == POINT_BYTES { Ok(coordinate) } else { Err(NO_POINT) }
+}
+
+/// Whether a number has enough bits, and not too many. There should be no zeros in front of it (RFC 7518, 6.3.1.1), and some write them.
+fn is_modulus(bytes: &[u8]) -> bool {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let bits_of_first = bytes.get(zeros).map_or(0, |first| first.ilog2() as usize + 1);
+    let bits = bits_of_first + 8 * bytes.len().saturating_sub(zeros + 1);
+    (MODULUS_BITS_MIN..=MODULUS_BITS_MAX).contains(&bits)
+}
+
+/// `x` in base64url. The highest bit of its last byte is the sign.
+fn is_weak(x: &str) -> bool {
+    let x = URL_SAFE_NO_PAD.decode(x).unwrap_or_default();
+    let y = x.split_last().map(|(last, rest)| [rest, &[last & 0x7f]].concat()).unwrap_or_default();
+    WEAK_POINTS.contains(&URL_SAFE_NO_PAD.encode(y).as_str())
 }

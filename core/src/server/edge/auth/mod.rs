@@ -4,8 +4,9 @@
 //! - Nobody is served unless something is configured that tells who they are; or the deployment is open, for development.
 //! - A principal whose name begins with `semel:` is nobody's token.
 //! - The administrator's token opens the administrator's paths, and no others. It is compared in constant time, and kept as a hash.
-//! - Rates are counted once it is known who asks, before anything is looked up. So are wrong signatures, of each address and of all that
-//!   are over their own limit. No token that was verified before is refused for them.
+//! - Rates are counted once it is known who asks, before anything is looked up.
+//! - What a signature is checked with is the host's, which takes a turn of its own: then it is asked again. It costs no more than any other refusal,
+//!   so wrong ones have no rate.
 //!
 //! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
 //! - [`grant`]: what a token allows
@@ -19,6 +20,7 @@ mod token;
 mod verified;
 
 pub use grant::Grant;
+pub use keys::Signed;
 pub use settings::Access;
 pub use token::{LEEWAY_S, TOKEN_BYTES_MAX};
 
@@ -29,6 +31,7 @@ use crate::message::Headers;
 use crate::problem::{Code, Problem};
 use crate::server::json::read::Members;
 use jwks::{Found, Keys};
+use keys::{Look, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
@@ -37,12 +40,6 @@ use subtle::ConstantTimeEq as _;
 use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
 use verified::VerifiedTokens;
 
-/// Wrong signatures from one address: so many a second, and so many at once.
-const FORGERIES_PER_SECOND: u32 = 5;
-const FORGERIES_BURST: u32 = 50;
-/// Beyond that, from all addresses together: about a sixth of a processor, with ES256.
-const FORGERIES_BEYOND_PER_SECOND: u32 = 100;
-const FORGERIES_BEYOND_BURST: u32 = 200;
 /// An address has at most so many characters.
 const ADDRESS_CHARS_MAX: usize = 64;
 
@@ -86,7 +83,7 @@ impl Asker {
 pub enum Refusal {
     /// They are told why.
     Problem(Problem),
-    /// It can't be told yet: keys are being fetched.
+    /// It can't be told yet: keys are being fetched, or there is a [signature to check](Gate::signature_wanted).
     Wait,
 }
 
@@ -96,7 +93,7 @@ impl From<Problem> for Refusal {
     }
 }
 
-/// Lets in who may ask, with what it remembers of them. All but the tables can be lost at any time.
+/// Lets in who may ask, with what it remembers of them. All but the table can be lost at any time.
 #[derive(Debug)]
 pub struct Gate {
     is_open: bool,
@@ -106,26 +103,21 @@ pub struct Gate {
     expected: Expected,
     keys: Keys,
     verified: VerifiedTokens,
+    /// The signature that the host is to check now, if it has yet to begin, and the token that it is of.
+    wanted: Option<(token::Hash, Signed)>,
+    /// What became of one just now.
+    checked: Option<(token::Hash, Option<bool>)>,
     rate: Rate,
-    forgeries: Rate,
-    /// Of whoever is over that.
-    forgeries_beyond: Rate,
 }
 
 impl Gate {
     /// A gate with a deployment's settings.
     pub fn new(access: Access) -> Self {
-        let table = || Box::<BTreeMap<_, _>>::default() as Box<dyn Table>;
-        Self::with_tables(access, table(), table(), table())
+        Self::with_table(access, Box::<BTreeMap<_, _>>::default())
     }
 
-    /// A gate that counts in these: the requests of each principal, the wrong signatures of each address, and those beyond.
-    pub fn with_tables(
-        access: Access,
-        principals: Box<dyn Table>,
-        addresses: Box<dyn Table>,
-        beyond: Box<dyn Table>,
-    ) -> Self {
+    /// A gate that counts the requests of each principal in this.
+    pub fn with_table(access: Access, principals: Box<dyn Table>) -> Self {
         let Access { is_open, administrator, issuer, audience, keys, url, rate_per_second, rate_burst } = access;
         Self {
             is_open,
@@ -134,9 +126,9 @@ impl Gate {
             expected: Expected { audience, issuer },
             keys: Keys::new(keys.unwrap_or_default(), url),
             verified: VerifiedTokens::default(),
+            wanted: None,
+            checked: None,
             rate: Rate::new(rate_per_second, rate_burst, principals),
-            forgeries: Rate::new(FORGERIES_PER_SECOND, FORGERIES_BURST, addresses),
-            forgeries_beyond: Rate::new(FORGERIES_BEYOND_PER_SECOND, FORGERIES_BEYOND_BURST, beyond),
         }
     }
 
@@ -147,7 +139,7 @@ impl Gate {
             let detail = "the administrator's token is for the administrator's paths";
             return Err(Problem::new(Code::Forbidden, detail).into());
         }
-        let asker = self.user(token.as_deref(), headers, now_ms)?;
+        let asker = self.user(token.as_deref(), now_ms)?;
         self.take_one(&asker.principal, now_ms)?;
         expect(&asker.principal, headers)?;
         Ok(asker)
@@ -164,7 +156,7 @@ impl Gate {
             }
             // Where any name is a token, none of them tells a user from a wrong token.
             Some(token) if !self.is_open => {
-                let asker = self.user(Some(token), headers, now_ms)?;
+                let asker = self.user(Some(token), now_ms)?;
                 self.take_one(&asker.principal, now_ms)?;
                 Err(Problem::new(Code::Forbidden, "this path is the administrator's").into())
             }
@@ -194,6 +186,16 @@ impl Gate {
         self.keys.wanted()
     }
 
+    /// The signature that the host is to check now, if there is one, and what to call it by. It is told once, right after [`Refusal::Wait`].
+    pub fn signature_wanted(&mut self) -> Option<([u8; 32], Signed)> {
+        self.wanted.take()
+    }
+
+    /// What became of a signature: `None` where it can't be checked with its key. Who waits for it asks next, and nobody in between.
+    pub fn signature_checked(&mut self, hash: [u8; 32], is_right: Option<bool>) {
+        self.checked = Some((hash, is_right));
+    }
+
     /// What the module before this one had fetched, if anything, and when the last fetch began.
     pub fn keys_kept(&mut self, text: Option<&str>, fetched_ms: i64, started_ms: i64) {
         self.keys.kept(text, fetched_ms, started_ms);
@@ -209,7 +211,7 @@ impl Gate {
         self.administrator.is_some_and(|administrator| bool::from(hash(token).ct_eq(&administrator)))
     }
 
-    fn user(&mut self, token: Option<&str>, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
+    fn user(&mut self, token: Option<&str>, now_ms: i64) -> Result<Asker, Refusal> {
         if self.is_open {
             return Ok(Asker { principal: named(token.unwrap_or_default())?, grant: Grant::default(), ends_ms: None });
         }
@@ -218,18 +220,20 @@ impl Gate {
             return Err(unauthorized(detail).into());
         }
         let Some(token) = token else { return Err(unauthorized("there is no bearer token").into()) };
-        let verified = self.verify(token, headers, now_ms)?;
+        let verified = self.verify(token, now_ms)?;
         verified.check_time(now_ms).map_err(unauthorized)?;
         let Verified { principal, grant, .. } = (*verified).clone();
         Ok(Asker { principal, grant, ends_ms: Some(verified.ends_ms()) })
     }
 
-    fn verify(&mut self, token: &str, headers: &Headers, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
+    fn verify(&mut self, token: &str, now_ms: i64) -> Result<Rc<Verified>, Refusal> {
         let claimed = Claimed::parse(token).map_err(unauthorized)?;
         let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
-            // Of another algorithm, such as RS256, a key with that `kid` was left out of what was fetched.
-            Found::Unknown => return Err(unauthorized("no key of HS256, ES256 or EdDSA has the token's kid").into()),
+            // Of another algorithm, such as PS256, a key with that `kid` was left out of what was fetched.
+            Found::Unknown => {
+                return Err(unauthorized("no key of HS256, RS256, ES256 or EdDSA has the token's kid").into());
+            }
             Found::Unavailable => {
                 let detail = "the keys that tokens are verified with can't be fetched";
                 return Err(Problem::new(Code::Unavailable, detail).into());
@@ -238,34 +242,30 @@ impl Gate {
         };
         let hash = token::hash(token, &key);
         if let Some(known) = self.verified.get(&hash) {
-            return known.map_err(|reason| unauthorized(reason).into());
+            return Ok(known);
         }
-        let address = address(headers);
-        let look = |gate: &Self| match &address {
-            Some(address) if gate.forgeries.look(address, now_ms).is_ok() => Ok(()),
-            _ => gate.forgeries_beyond.look("", now_ms),
-        };
-        look(self).map_err(|wait_ms| rate_limited(wait_ms, "wrong tokens"))?;
-        if let Err(reason) = claimed.check_signature(&key) {
-            if reason == BAD_SIGNATURE {
-                self.count_wrong(address.as_deref(), now_ms);
-            }
-            return Err(unauthorized(reason).into());
+        if !self.is_signed(&claimed, &key, hash)? {
+            return Err(unauthorized(BAD_SIGNATURE).into());
         }
-        let verified = claimed.verified(&self.expected).map(Rc::new);
-        // Signed for somebody else: it costs as much once, and there may be many of these.
-        if verified.is_err() {
-            self.count_wrong(address.as_deref(), now_ms);
-        }
+        let verified = Rc::new(claimed.verified(&self.expected).map_err(unauthorized)?);
         self.verified.insert(hash, verified.clone());
-        verified.map_err(|reason| unauthorized(reason).into())
+        Ok(verified)
     }
 
-    /// Counts a token that was refused after its signature was checked.
-    fn count_wrong(&mut self, address: Option<&str>, now_ms: i64) {
-        let is_counted = |address| self.forgeries.take(address, now_ms).is_ok();
-        if !address.is_some_and(is_counted) {
-            self.forgeries_beyond.take("", now_ms).ok();
+    fn is_signed(&mut self, claimed: &Claimed, key: &VerifyingKey, hash: token::Hash) -> Result<bool, Refusal> {
+        match self.checked.take_if(|(checked, _)| *checked == hash) {
+            Some((_, Some(is_right))) => return Ok(is_right),
+            Some((_, None)) => {
+                return Err(Problem::new(Code::Unavailable, "the key that the token names can't be used").into());
+            }
+            None => {}
+        }
+        match claimed.look(key).map_err(unauthorized)? {
+            Look::Done(is_right) => Ok(is_right),
+            Look::Ask(signed) => {
+                self.wanted = Some((hash, signed));
+                Err(Refusal::Wait)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - `exp` and `aud` must be there. The clock is an argument.
 
 use super::grant::Grant;
-use super::keys::VerifyingKey;
+use super::keys::{Look, VerifyingKey};
 use crate::id::Principal;
 use crate::server::json::read::{Json, Members};
 use base64::Engine as _;
@@ -107,13 +107,13 @@ impl<'a> Claimed<'a> {
     }
 
     /// Whether the key has signed it.
-    pub fn check_signature(&self, key: &VerifyingKey) -> Result<(), &'static str> {
+    pub fn look(&self, key: &VerifyingKey) -> Result<Look, &'static str> {
         if !key.is_of(&self.alg) {
             return Err("the token's algorithm is not that of its key");
         }
         // What is not decoded in just one way is another token: a dot among it too.
         let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| BAD_SIGNATURE)?;
-        if key.verifies(self.message.as_bytes(), &signature) { Ok(()) } else { Err(BAD_SIGNATURE) }
+        Ok(key.look(self.message, signature))
     }
 
     /// Who it is of and what they may, if all of what it claims but the time is as expected. Its signature was checked.
@@ -145,11 +145,14 @@ fn part<T>(base64: &str, read: fn(Members) -> Result<T, String>) -> Option<T> {
 }
 
 /// Names a token together with the key that verifies it.
-pub(super) fn hash(token: &str, key: &VerifyingKey) -> [u8; 32] {
+pub(super) type Hash = [u8; 32];
+
+/// The name of a token under a key.
+pub(super) fn hash(token: &str, key: &VerifyingKey) -> Hash {
     Sha256::new().chain_update(key.id).chain_update(token).finalize().into()
 }
 
-/// What [`Claimed::check_signature`] says where the signature is wrong: it costs more than any other refusal.
+/// Why a token with a wrong signature is refused.
 pub(super) const BAD_SIGNATURE: &str = "the token's signature is wrong";
 
 impl Verified {

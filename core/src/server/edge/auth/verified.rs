@@ -1,4 +1,4 @@
-//! Tokens whose signature was right, so that it isn't checked with each request: who they are of, or why they are refused all the same.
+//! Tokens that hold but for the time, so that a signature isn't checked with each request: who they are of.
 //!
 //! Invariants:
 //! - At most 2,048 are kept, of each set those that were used last. No token is kept itself, only its hash.
@@ -12,11 +12,10 @@ const SETS: usize = 256;
 const OF_A_SET_MAX: usize = 8;
 
 type Hash = [u8; 32];
-type Known = Result<Rc<Verified>, &'static str>;
 
 /// Sets, each with what was used last at its front.
 #[derive(Debug)]
-pub(super) struct VerifiedTokens(Vec<Vec<(Hash, Known)>>);
+pub(super) struct VerifiedTokens(Vec<Vec<(Hash, Rc<Verified>)>>);
 
 impl Default for VerifiedTokens {
     fn default() -> Self {
@@ -25,21 +24,21 @@ impl Default for VerifiedTokens {
 }
 
 impl VerifiedTokens {
-    pub fn get(&mut self, hash: &Hash) -> Option<Known> {
+    pub fn get(&mut self, hash: &Hash) -> Option<Rc<Verified>> {
         let set = self.set(hash)?;
         let at = set.iter().position(|(known, _)| known == hash)?;
         set.get_mut(..=at)?.rotate_right(1);
         set.first().map(|(_, known)| known.clone())
     }
 
-    pub fn insert(&mut self, hash: Hash, known: Known) {
+    pub fn insert(&mut self, hash: Hash, known: Rc<Verified>) {
         if let Some(set) = self.set(&hash) {
             set.truncate(OF_A_SET_MAX - 1);
             set.insert(0, (hash, known));
         }
     }
 
-    fn set(&mut self, &[first, ..]: &Hash) -> Option<&mut Vec<(Hash, Known)>> {
+    fn set(&mut self, &[first, ..]: &Hash) -> Option<&mut Vec<(Hash, Rc<Verified>)>> {
         self.0.get_mut(usize::from(first))
     }
 }
@@ -51,7 +50,7 @@ mod tests {
     #[test]
     fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
         let mut tokens = VerifiedTokens::default();
-        let verified = Ok(Rc::new(Verified::default()));
+        let verified = Rc::new(Verified::default());
         let hash = |n: usize| -> Hash { std::array::from_fn(|at| n.to_le_bytes().get(at).copied().unwrap_or(0)) };
         tokens.insert(hash(0), verified.clone());
         for n in 1..100_000 {
