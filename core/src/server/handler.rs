@@ -10,6 +10,7 @@ use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::server::storage::sql::{Sql, SqlError};
+use crate::server::storage::state::State;
 
 /// What an administrator is told who asks for effects of an application that has none.
 pub(super) const NO_EFFECTS: &str = "no effects leave this application";
@@ -33,6 +34,26 @@ impl<'a> Context<'a> {
     /// For who has no engine: what is to be sent is an error.
     pub fn new(sql: &'a dyn Sql, now_ms: i64, key: &'a Key, principal: &'a Principal) -> Self {
         Self { sql, now_ms, key, principal, emitting: None, emitted: Emitted::default() }
+    }
+}
+
+impl Context<'_> {
+    /// The state of that type, as it is by now.
+    pub fn state<S: State>(&self) -> Result<S, SqlError> {
+        self.sql.desk().map_or_else(|| S::load(self.sql), |desk| desk.state())
+    }
+
+    /// Has it stored with all else that the request does.
+    pub fn put<S: State>(&self, state: S) -> Result<(), SqlError> {
+        match self.sql.desk() {
+            Some(desk) => desk.put(state),
+            None => state.store(self.sql),
+        }
+    }
+
+    /// Has what was put stored, but for what may wait for others of this transaction: what can't be is this handler's failure.
+    fn store_own(&self) -> Result<(), SqlError> {
+        self.sql.desk().map_or(Ok(()), |desk| desk.store_own())
     }
 }
 

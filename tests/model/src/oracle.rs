@@ -10,8 +10,8 @@ use crate::session_judge::{Numbers, SessionJudge};
 use crate::tables::Effect;
 use semel_core::problem::{Executed, Retry};
 use semel_core::server::Answer;
-use semel_core::server::engine::crashes::CRASHES_MAX;
-use semel_core::server::sessions::state::WINDOW;
+use semel_core::server::storage::crashes::CRASHES_MAX;
+use semel_core::server::storage::sessions::state::WINDOW;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -9,12 +9,12 @@ use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
-use semel_core::server::sessions::state::{Epochs, Taken, TakenState};
 use semel_core::server::storage::desk::{Desk, Kept};
 use semel_core::server::storage::packed::{Bundle, Packed};
 use semel_core::server::storage::record::{Finds, LatestDeadline, Outcome, Record, State, TombstoneKind};
+use semel_core::server::storage::sessions::state::{Epochs, Taken, TakenState};
 use semel_core::server::storage::sql::{Row, Sql};
-use semel_core::server::{Value, sessions, storage::rows, storage::schema, storage::totals};
+use semel_core::server::{Value, storage::rows, storage::schema, storage::sessions, storage::totals};
 use semel_core::session::SessionName;
 use semel_support::call::{acknowledge, cancel, get, look_up, post};
 

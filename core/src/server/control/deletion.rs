@@ -16,11 +16,11 @@ use crate::server::engine::suspicion::Own;
 use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
 use crate::server::json::write::Object;
-use crate::server::sessions::{self, sweep::Sessions};
 use crate::server::storage::record::{Change, LatestDeadline, Record, State, TombstoneKind};
 use crate::server::storage::retention::Sweep;
 use crate::server::storage::rows;
 use crate::server::storage::schema;
+use crate::server::storage::sessions::{self, sweep::Sessions};
 use crate::server::storage::sql::{Sql, SqlError, Value};
 use crate::server::storage::survey;
 

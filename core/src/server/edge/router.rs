@@ -357,7 +357,7 @@ fn health(config: &Config, now_ms: i64) -> Answer {
         .with("tombstonesPerKey", config.tombstones_max)
         .with("sessionsPerKey", config.sessions_max)
         .with("sessionNameChars", crate::session::SESSION_NAME_CHARS_MAX)
-        .with("sessionWindow", crate::server::sessions::state::WINDOW)
+        .with("sessionWindow", crate::server::storage::sessions::state::WINDOW)
         .with("bytesPerKey", config.bytes_max);
     let body = Object::default()
         .with("status", "ok")

@@ -5,7 +5,6 @@
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
 use super::chores;
-use super::decision::Instant;
 use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
@@ -13,6 +12,7 @@ use crate::server::config::Config;
 use crate::server::sessions::Noted;
 use crate::server::storage::packed::{Bundle, Packed};
 use crate::server::storage::record::Record;
+use crate::server::storage::retention::Instant;
 use crate::server::storage::rows;
 use crate::server::storage::schema;
 use crate::server::storage::sql::{SqlError, atomically};

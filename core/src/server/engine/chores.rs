@@ -12,7 +12,6 @@
 //! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
 
 use super::Engine;
-use super::decision::Instant;
 use super::turn::Loaded;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
@@ -20,6 +19,7 @@ use crate::server::effects;
 use crate::server::handler::Handler;
 use crate::server::registry::Report;
 use crate::server::storage::record::Change;
+use crate::server::storage::retention::Instant;
 use crate::server::storage::schema::{self, DELETED, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::survey;

@@ -25,7 +25,7 @@ use crate::server::control::{self, Control, ToCancel};
 use crate::server::handler::{Failure, Undone};
 use crate::server::sessions::{self, takeover};
 use crate::server::storage::record::{Outcome, Record, State};
-use crate::server::storage::schema::{self, Versions};
+use crate::server::storage::schema::Versions;
 use crate::server::storage::sql::{SqlError, atomically, transact};
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ impl Turn<'_> {
         // Always undone, the tables of an untouched key as well.
         let ended: Result<(), Undone> = atomically(self.sql, || {
             if self.purpose == Purpose::Execute {
-                schema::migrate(self.sql, self.handler, loaded.versions)?;
+                self.migrate(loaded.versions)?;
                 let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
                 answer = Some(checked_response(response).map_err(Undone::Rejected)?);
             }
@@ -294,14 +294,15 @@ impl Turn<'_> {
             return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
         // A command may have written by the time that it is refused, and so may who makes tables first.
-        let is_light =
-            command.is_none() && self.handler.has_states_only() && loaded.versions == Versions::current(self.handler);
+        let is_light = command.is_none()
+            && self.handler.has_states_only()
+            && loaded.versions == Versions::current(self.handler.tables_version());
         let mut work = self.work(loaded);
         let ended: Result<Arc<Outcome>, Undone> = transact(self.sql, is_light, || {
             let outcome = match command {
                 None => {
-                    schema::migrate(self.sql, self.handler, loaded.versions)?;
-                    work.after.versions = Versions::current(self.handler);
+                    self.migrate(loaded.versions)?;
+                    work.after.versions = Versions::current(self.handler.tables_version());
                     let response = self.handler.serve(&mut self.context(), self.arrival.request);
                     checked_outcome(response.map_err(Undone::Failed)?, OUTCOME_BODY_BYTES_MAX)
                 }

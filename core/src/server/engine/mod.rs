@@ -3,7 +3,7 @@
 //! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
 //! - [`decision`]: what becomes of it, from its record, the fence and the clock; pure
 //! - [`together`]: many in one commit
-//! - [`suspicion`]: requests that end the process, or may have; [`crashes`]: how often
+//! - [`suspicion`]: requests that end the process, or may have
 //! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
 //! - [`opening`]: what an object that starts looks at. [`chores`]: what it does without a request
 //! - [`counters`]: what it tells of its answers
@@ -16,7 +16,6 @@
 pub(super) mod aside;
 pub mod chores;
 pub mod counters;
-pub mod crashes;
 pub mod decision;
 pub(super) mod execution;
 pub mod opening;
@@ -39,7 +38,7 @@ use crate::server::log;
 use crate::server::storage::desk::{Desk, Kept};
 use crate::server::storage::record::Change;
 use crate::server::storage::retention::{self, Sweep};
-use crate::server::storage::schema;
+use crate::server::storage::schema::{self, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::totals;
 use crate::server::storage::watched::Watched;
@@ -365,7 +364,7 @@ impl<H: Handler> Engine<H> {
             return Ok(opening);
         }
         let meta = schema::meta(sql)?;
-        schema::check(&self.handler, meta.versions)?;
+        schema::check(meta.versions, Versions::current(self.handler.schema_version()))?;
         let versions = schema::upgrade(sql, meta.versions)?;
         if !self.config.is_of_key()
             && meta.has_key

@@ -6,9 +6,9 @@
 
 use super::suspicion::Own;
 use super::turn::Loaded;
-use crate::server::sessions::sweep::Sessions;
 use crate::server::storage::retention::Sweep;
 use crate::server::storage::schema::Meta;
+use crate::server::storage::sessions::sweep::Sessions;
 use crate::server::storage::sql::{Sql, SqlError};
 use crate::server::storage::tombstones::{self, Index};
 use crate::server::storage::totals::{self, Totals};

@@ -25,7 +25,6 @@ use crate::server::handler::{Failure, Handler, Policy, Undone};
 use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::{Finds, Record, State};
 use crate::server::storage::retention::after_s;
-use crate::server::storage::schema;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 
 /// What the host is to send.
@@ -231,7 +230,7 @@ impl Turn<'_> {
             return Ok(policy);
         }
         let ended: Result<(), Undone> = atomically(self.sql, || {
-            schema::migrate(self.sql, self.handler, loaded.versions)?;
+            self.migrate(loaded.versions)?;
             if let Err(Failure::Remote(found)) = self.handler.serve(&mut self.context(), self.arrival.request) {
                 policy = found;
             }

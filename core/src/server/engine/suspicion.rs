@@ -19,7 +19,6 @@
 
 use super::Engine;
 use super::aside::Aside;
-use super::crashes::{CRASHES_MAX, Count};
 use super::decision::poisoned;
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
 use crate::header::{Attempt, quoted};
@@ -29,11 +28,12 @@ use crate::path::Path;
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
 use crate::server::handler::Handler;
-use crate::server::sessions;
+use crate::server::storage::crashes::{CRASHES_MAX, Count};
 use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::{Record, State};
 use crate::server::storage::rows;
 use crate::server::storage::schema;
+use crate::server::storage::sessions;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::session::Numbered;
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 //! Invariant: what is in memory changes only after the commit. [`Work`] holds what it will be until then.
 
 use super::counters::Counters;
-use super::decision::Instant;
 use super::remote::Call;
 use super::suspicion::{Own, Started};
 use crate::fingerprint::Fingerprint;
@@ -17,14 +16,14 @@ use crate::server::config::Config;
 use crate::server::control::Cancellation;
 use crate::server::control::resolve::Resolution;
 use crate::server::effects::{Mending, Outbox};
-use crate::server::handler::{Context, Served};
-use crate::server::sessions::sweep::Sessions;
+use crate::server::handler::{Context, Failure, Served, Undone};
 use crate::server::sessions::takeover::TakeOver;
 use crate::server::storage::packed::{Bundle, Packed};
 use crate::server::storage::record::{Change, LatestDeadline, Record, State};
-use crate::server::storage::retention::{self, Sweep};
+use crate::server::storage::retention::{self, Instant, Sweep};
 use crate::server::storage::rows;
 use crate::server::storage::schema::{self, Versions};
+use crate::server::storage::sessions::sweep::Sessions;
 use crate::server::storage::sql::{Sql, SqlError};
 use crate::server::storage::tombstones::{self, Index, PrincipalHash, principal_hash};
 use crate::server::storage::totals;
@@ -254,6 +253,20 @@ pub(in crate::server) struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Brings all tables up to date, the handler's too, inside the transaction of the request that needs them. A step of the handler's that fails
+    /// is undone as what else it does: the request has not run.
+    pub fn migrate(&self, found: Versions) -> Result<(), Undone> {
+        schema::create(self.sql, found)?;
+        let (from, version) = (found.handler.max(0), self.handler.tables_version());
+        if from < version {
+            self.handler.bring_up(self.sql, from).map_err(|error| Undone::Failed(Failure::Sql(error)))?;
+        }
+        if found.handler < version {
+            schema::put_handler_version(self.sql, version)?;
+        }
+        Ok(())
+    }
+
     pub fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
         schema::create(self.sql, work.after.versions)?;
         work.after.versions.engine = schema::SCHEMA_VERSION;

@@ -3,14 +3,14 @@
 //! Invariant: it is judged as an attempt of the place would be, so that nothing is closed that ran, or that another epoch has.
 
 use super::decision::{Asked, decide, open};
-use super::rows;
-use super::state::{Taken, TakenState};
 use crate::message::Response;
 use crate::problem::Code;
 use crate::server::control::{cancelled, executed};
 use crate::server::engine::decision::Decision;
 use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
+use crate::server::storage::sessions::rows;
+use crate::server::storage::sessions::state::{Taken, TakenState};
 use crate::session::Place;
 
 /// Closes a place, in the transaction of the control request.

@@ -6,12 +6,12 @@
 //! - An epoch that is over takes nothing, and neither does a number beyond the next.
 //! - The next number of the current epoch runs: no clock but its own deadline plays a part.
 
-use super::state::{Known, Session, Taken, TakenState, WINDOW};
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Position, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::engine::decision::{Decision, check_deadline, poisoned};
+use crate::server::storage::sessions::state::{Known, Session, Taken, TakenState, WINDOW};
 
 /// The attempt, as far as it matters here.
 #[derive(Debug, Clone, Copy)]

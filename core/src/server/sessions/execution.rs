@@ -6,8 +6,6 @@
 //! - What is counted is counted of the next place of the current epoch, and ends with it.
 
 use super::decision::{Asked, decide, freed, is_next, open};
-use super::rows;
-use super::state::{Session, Taken, TakenState};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
 use crate::problem::{Code, Problem};
@@ -15,13 +13,15 @@ use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome};
 use crate::server::config::OUTCOME_BODY_BYTES_MAX;
 use crate::server::engine::aside::Aside;
-use crate::server::engine::crashes::{CRASHES_MAX, Count};
 use crate::server::engine::decision::{Decision, poisoned};
 use crate::server::engine::suspicion::Started;
 use crate::server::engine::turn::{Loaded, Purpose, Turn, Work, rolled_back};
 use crate::server::handler::Undone;
+use crate::server::storage::crashes::{CRASHES_MAX, Count};
 use crate::server::storage::record::Outcome;
-use crate::server::storage::schema::{self, Versions};
+use crate::server::storage::schema::Versions;
+use crate::server::storage::sessions::rows;
+use crate::server::storage::sessions::state::{Session, Taken, TakenState};
 use crate::server::storage::sql::{SqlError, atomically};
 use crate::session::{Numbered, Place, SessionName};
 use std::sync::Arc;
@@ -178,8 +178,8 @@ impl Turn<'_> {
         }
         let mut work = self.work(loaded);
         let executed: Result<Arc<Outcome>, Undone> = atomically(self.sql, || {
-            schema::migrate(self.sql, self.handler, loaded.versions)?;
-            work.after.versions = Versions::current(self.handler);
+            self.migrate(loaded.versions)?;
+            work.after.versions = Versions::current(self.handler.tables_version());
             let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
             let outcome = Arc::new(checked_outcome(response, OUTCOME_BODY_BYTES_MAX).map_err(Undone::Rejected)?);
             let state = TakenState::Executed(asking.fingerprint, outcome.clone());

@@ -7,8 +7,6 @@
 //!   that it expects to be there: who asks is told that it is forgotten.
 
 use super::decision::{fenced, open};
-use super::rows;
-use super::state::Epochs;
 use crate::id::Invalid;
 use crate::message::Response;
 use crate::problem::{Code, Position, Problem};
@@ -20,6 +18,8 @@ use crate::server::handler::Undone;
 use crate::server::json::read::Members;
 use crate::server::json::write::Object;
 use crate::server::storage::schema;
+use crate::server::storage::sessions::rows;
+use crate::server::storage::sessions::state::Epochs;
 use crate::session::{NUMBER_MAX, SessionName};
 
 /// What is asked.

@@ -22,6 +22,33 @@ pub const SWEEP_ROWS: i64 = 64;
 /// So long after the end of one sweep begins the next.
 pub const SWEEP_INTERVAL_MS: i64 = 10_000;
 
+/// The key's position in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The key's clock, in Unix ms.
+    pub now_ms: i64,
+    /// What was first sent before this and has no record is refused, in Unix s.
+    pub fence_s: i64,
+    /// How far an administrator has moved the fence, in Unix s. A deletion of the key moves it further than it says here, and so does a
+    /// forget that is ahead of the clock.
+    pub forgotten_s: i64,
+    /// Where age alone puts the fence, in Unix s.
+    pub aged_s: i64,
+}
+
+impl Instant {
+    /// Whether an administrator had it forgotten, where it was last used at that instant, in Unix ms.
+    pub fn forgets(&self, used_ms: i64) -> bool {
+        used_ms < self.forgotten_s.saturating_mul(1000)
+    }
+
+    /// What came before this may leave, in Unix s. It is not past the fence; and other than that, which a deletion may have moved
+    /// ahead of the clock, it has not passed what comes now.
+    pub fn passed_s(&self) -> i64 {
+        self.aged_s.max(self.forgotten_s)
+    }
+}
+
 /// Where retention alone puts the fence.
 pub fn fence_s(now_ms: i64, retention_s: i64) -> i64 {
     now_ms.div_euclid(1000).saturating_sub(retention_s)

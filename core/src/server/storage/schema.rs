@@ -7,7 +7,6 @@
 use super::sql::{Sql, SqlError, Value, atomically};
 use crate::id::Key;
 use crate::rules::{Rule, holds};
-use crate::server::handler::{Failure, Served, Undone};
 
 /// The version of `schema.sql`.
 pub const SCHEMA_VERSION: i64 = 5;
@@ -34,9 +33,9 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this build of the engine, with this handler, works on.
-    pub(in crate::server) fn current(handler: &dyn Served) -> Self {
-        Self { engine: SCHEMA_VERSION, handler: handler.tables_version() }
+    /// What this build of the engine works on, with a handler whose tables have this version.
+    pub fn current(handler: i64) -> Self {
+        Self { engine: SCHEMA_VERSION, handler }
     }
 }
 
@@ -91,8 +90,7 @@ fn unreadable() -> SqlError {
 }
 
 /// Refuses a database that a newer build has written: to guess at it could lose what it protects.
-pub(in crate::server) fn check(handler: &dyn Served, found: Versions) -> Result<(), SqlError> {
-    let known = Versions::current(handler);
+pub(in crate::server) fn check(found: Versions, known: Versions) -> Result<(), SqlError> {
     if found.engine > known.engine {
         return Err(SqlError(format!(
             "the engine's tables have version {}, this build knows {}",
@@ -143,20 +141,6 @@ fn run(sql: &dyn Sql, statements: &str) -> Result<(), SqlError> {
 
 fn put_version(sql: &dyn Sql) -> Result<(), SqlError> {
     sql.exec("UPDATE semel_meta SET engine_version = ?1", &[SCHEMA_VERSION.into()]).map(|_| ())
-}
-
-/// Brings all tables up to date, the handler's too. Call it inside the transaction of the request that needs them. A step of the handler's that fails
-/// is undone as what else it does: the request has not run.
-pub(in crate::server) fn migrate(sql: &dyn Sql, handler: &dyn Served, found: Versions) -> Result<(), Undone> {
-    create(sql, found)?;
-    let (from, version) = (found.handler.max(0), handler.tables_version());
-    if from < version {
-        handler.bring_up(sql, from).map_err(|error| Undone::Failed(Failure::Sql(error)))?;
-    }
-    if found.handler < version {
-        put_handler_version(sql, version)?;
-    }
-    Ok(())
 }
 
 /// Writes the key's name.

@@ -8,7 +8,6 @@
 //! - A statement of the handler's sees what was put, and what it writes is seen by who asks next.
 
 use super::sql::{Sql, SqlError};
-use crate::server::handler::Context;
 use std::any::Any;
 
 /// Rows as a value: what most requests of a key change, such as its balance. A statement takes longer than all else in a request of a batch, so
@@ -25,26 +24,6 @@ pub trait State: Clone + 'static {
 
     /// Writes it.
     fn store(&self, sql: &dyn Sql) -> Result<(), SqlError>;
-}
-
-impl Context<'_> {
-    /// The state of that type, as it is by now.
-    pub fn state<S: State>(&self) -> Result<S, SqlError> {
-        self.sql.desk().map_or_else(|| S::load(self.sql), |desk| desk.state())
-    }
-
-    /// Has it stored with all else that the request does.
-    pub fn put<S: State>(&self, state: S) -> Result<(), SqlError> {
-        match self.sql.desk() {
-            Some(desk) => desk.put(state),
-            None => state.store(self.sql),
-        }
-    }
-
-    /// Has what was put stored, but for what may wait for others of this transaction: what can't be is this handler's failure.
-    pub(in crate::server) fn store_own(&self) -> Result<(), SqlError> {
-        self.sql.desk().map_or(Ok(()), |desk| desk.store_own())
-    }
 }
 
 /// What is known of each type. A handler has few.

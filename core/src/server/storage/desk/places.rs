@@ -4,9 +4,9 @@
 
 use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
-use crate::server::sessions::rows;
-use crate::server::sessions::state::{Rows, Session, Taken, TakenState};
 use crate::server::storage::record::Outcome;
+use crate::server::storage::sessions::rows;
+use crate::server::storage::sessions::state::{Rows, Session, Taken, TakenState};
 use crate::server::storage::sql::{Sql, SqlError};
 use crate::session::SessionName;
 use std::sync::LazyLock;

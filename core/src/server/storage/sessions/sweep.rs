@@ -10,8 +10,7 @@
 
 use super::rows::{self, unreadable};
 use crate::rules::{Rule, holds};
-use crate::server::engine::decision::Instant;
-use crate::server::storage::retention::{SWEEP_INTERVAL_MS, after_s};
+use crate::server::storage::retention::{Instant, SWEEP_INTERVAL_MS, after_s};
 use crate::server::storage::schema::Meta;
 use crate::server::storage::sql::{Sql, SqlError, Value};
 use crate::server::storage::totals::{SessionTotals, Totals};

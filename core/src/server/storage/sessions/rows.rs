@@ -8,7 +8,7 @@ use super::state::{Epochs, Rows, Session, Taken, TakenState};
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::message::Headers;
-use crate::server::engine::crashes::Count;
+use crate::server::storage::crashes::Count;
 use crate::server::storage::record::Outcome;
 use crate::server::storage::rows::number;
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
@@ -188,6 +188,6 @@ pub fn clear(sql: &dyn Sql) -> Result<(), SqlError> {
     sql.exec("DELETE FROM semel_sessions", &[]).map(|_| ())
 }
 
-pub(super) fn unreadable() -> SqlError {
+pub(in crate::server) fn unreadable() -> SqlError {
     SqlError("a row of a session is unreadable".to_owned())
 }

@@ -7,7 +7,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
-use crate::server::engine::crashes::Count;
+use crate::server::storage::crashes::Count;
 use crate::server::storage::record::Outcome;
 use std::sync::Arc;
 
