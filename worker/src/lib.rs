@@ -24,7 +24,7 @@ mod wire;
 pub use semel_core::id::{Key, Principal, RequestId};
 pub use semel_core::message::{Headers, Method, Request, Response};
 pub use semel_core::path::Path;
-pub use semel_core::server::effects::Outgoing;
+pub use semel_core::server::handler::Outgoing;
 pub use semel_core::server::json;
 pub use semel_core::server::storage::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
 pub use semel_core::server::{Context, Failure, Handler, KeyRule, State};

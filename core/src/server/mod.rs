@@ -2,6 +2,7 @@
 //!
 //! - [`edge`]: what happens before a key's object is asked
 //! - [`config`]: what an operator sets
+//! - [`head`]: how large the head of a request may be
 //! - [`handler`]: what an application implements
 //! - [`engine`]: one attempt at one key, from start to end, and what its object does without one
 //! - [`batch`]: many requests in one, as text
@@ -21,6 +22,7 @@ pub mod edge;
 pub mod effects;
 pub mod engine;
 pub mod handler;
+pub mod head;
 pub mod json;
 pub mod log;
 pub mod registry;

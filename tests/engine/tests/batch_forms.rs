@@ -7,7 +7,7 @@ use semel_core::problem::Code;
 use semel_core::server::Answer;
 use semel_core::server::batch::{ANSWERS_BYTES_MAX, Answers, Batch, ELEMENTS_MAX, Element, first_frame};
 use semel_core::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
-use semel_core::server::edge::head::URL_BYTES_MAX;
+use semel_core::server::head::URL_BYTES_MAX;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, World, post};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@
 use crate::ledger::MOOD;
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::effects::Outgoing;
+use semel_core::server::handler::Outgoing;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, Value};
 

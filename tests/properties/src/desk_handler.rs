@@ -6,7 +6,8 @@
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Outgoing};
+use semel_core::server::effects::EFFECTS_PER_REQUEST_MAX;
+use semel_core::server::handler::Outgoing;
 use semel_core::server::storage::sql::atomically;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, State, Value};
 

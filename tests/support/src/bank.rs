@@ -5,7 +5,8 @@
 use crate::world::World;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, Outgoing, Sending};
+use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, Sending};
+use semel_core::server::handler::Outgoing;
 use semel_core::server::storage::sql::{Rollback, SqlError, Value};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use serde_json::json;

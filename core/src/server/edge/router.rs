@@ -10,7 +10,6 @@
 
 use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
 use super::cors;
-use super::head;
 use crate::header::{self, Attempt};
 use crate::id::{Key, Principal, percent_decoded};
 use crate::message::{Headers, Method};
@@ -21,6 +20,7 @@ use crate::server::batch::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use crate::server::config::{self, Config};
 use crate::server::control::{self, Control};
 use crate::server::handler::{Handler, KeyRule};
+use crate::server::head;
 use crate::server::json::write::Object;
 use crate::server::registry::{self, Asked};
 use crate::server::storage::schema::SCHEMA_VERSION;

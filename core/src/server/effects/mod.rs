@@ -3,9 +3,9 @@
 //! They are stored in the commit of the request that makes them, and sent by the object afterwards, at a constant interval, until there is
 //! an answer. A *lane* is all that goes to one target, which is a key or an origin, in the order of the commits.
 //!
-//! - `emitting`: what a handler asks for. `store`: the tables
+//! - `store`: the tables. What a handler asks for is in [`crate::server::handler`]
 //! - [`lane`]: what is to be sent next, and what an answer does; pure
-//! - `outbox`: what an object knows of it in memory; `sending`: the engine's part of it. `tell`: what an administrator sees and mends
+//! - `outbox`: what an object knows of it in memory; `sending`: what leaves, and what comes of it. `tell`: what an administrator sees and mends
 //!
 //! Invariants:
 //! - An effect is stored with what made it, or neither is. It leaves its table only with an answer, or for the parked ones.
@@ -15,15 +15,12 @@
 //! - A number is never left unused: what is refused for good is closed at the other key before the next one goes.
 //! - Of a handler that has none, nothing of this is there: no table, and no code.
 
-mod emitting;
 pub mod lane;
 mod outbox;
 mod sending;
-mod store;
+pub(super) mod store;
 mod tell;
 
-pub(super) use emitting::Emitted;
-pub use emitting::Outgoing;
 pub use lane::{Heard, Target};
 pub use outbox::Outbox;
 pub use sending::Sending;

@@ -51,7 +51,7 @@ pub struct Outbox {
     /// Whether something may wait; `None`: nobody has looked.
     pub(super) waits: Waits,
     pub(super) lanes: BTreeMap<i64, Running>,
-    pub(super) own: Option<Key>,
+    pub(in crate::server) own: Option<Key>,
     /// What was last given out. It is no lower than the clock, so that no engine gives out what another has.
     pub(super) token: i64,
     /// The lane that was looked at last; and of the silent ones.

@@ -1,4 +1,4 @@
-//! The engine's part of sending: it tells the host what to send, and takes what came of it.
+//! Sending: what leaves next, and what an answer to it changes.
 //!
 //! Invariants:
 //! - Before anything is sent to a key, its session is taken over: an object that starts holds none.
@@ -6,7 +6,7 @@
 //! - An answer counts only for what was sent last on its lane. All others are late, and of them nothing is to be learnt.
 
 use super::lane::{self, Heard, Known, Lane, Step, Target, Verdict};
-use super::outbox::{Running, UnderWay};
+use super::outbox::{Outbox, Running, UnderWay};
 use super::store::{self, Head};
 use super::{RESEND_MS, UNDER_WAY_MS, WAKE_MS};
 use crate::header::quoted;
@@ -14,10 +14,7 @@ use crate::id::{Key, Principal};
 use crate::message::Headers;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
-use crate::server::engine::Engine;
-use crate::server::handler::Handler;
 use crate::server::json::write::Object;
-use crate::server::log;
 use crate::server::storage::schema;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::session::SESSION_NAME_CHARS_MAX;
@@ -45,54 +42,55 @@ pub struct Sending {
     pub body: Vec<u8>,
 }
 
-impl<H: Handler> Engine<H> {
-    /// What is to be sent now; `None`: nothing. Each is told once, and waits for [`Engine::sent`]. `chance`: a number that nobody has given
-    /// before, not even to an object that was put back since.
-    pub fn send_next(&mut self, sql: &dyn Sql, wall_ms: i64, chance: i64) -> Result<Option<Sending>, SqlError> {
-        if !H::EMITS || self.outbox.0.waits.get() == Some(false) {
-            return Ok(None);
-        }
-        self.look_at_clock(sql, wall_ms)?;
-        let has_looked = self.outbox.0.waits.get().is_some();
+impl Outbox {
+    /// What is to be sent now; `None`: nothing. `is_touched`: the key has tables. `chance`: a number that nobody has given before, not even to an
+    /// object that was put back since.
+    pub(in crate::server) fn send_next(
+        &mut self,
+        sql: &dyn Sql,
+        wall_ms: i64,
+        chance: i64,
+        is_touched: bool,
+    ) -> Result<Option<Sending>, SqlError> {
+        let has_looked = self.waits.get().is_some();
         // What was new may have been undone, and with the first of a key the tables.
-        if (!has_looked || self.outbox.0.waits.is_new()) && !store::has_tables(sql)? {
-            self.outbox.0.waits.set(Some(false));
+        if (!has_looked || self.waits.is_new()) && !store::has_tables(sql)? {
+            self.waits.set(Some(false));
             return Ok(None);
         }
-        if self.outbox.0.own.is_none() && self.loaded.as_ref().is_some_and(|loaded| loaded.versions.engine > 0) {
-            self.outbox.0.own = schema::key(sql)?;
+        if self.own.is_none() && is_touched {
+            self.own = schema::key(sql)?;
         }
-        let outbox = &mut self.outbox.0;
-        let Some(own) = outbox.own.clone() else { return Ok(None) };
+        let Some(own) = self.own.clone() else { return Ok(None) };
         if !has_looked {
             store::sweep(sql)?;
         }
-        if outbox.waits.is_new() {
-            outbox.waits.set(Some(true));
-            outbox.looks_again(false, 0);
+        if self.waits.is_new() {
+            self.waits.set(Some(true));
+            self.looks_again(false, 0);
         }
         // Those first of which few are tried at once: so they have their turn, and leave the others room.
-        let (has_room, mut is_silent) = outbox.room(wall_ms);
+        let (has_room, mut is_silent) = self.room(wall_ms);
         if !has_room {
             return Ok(None);
         }
         let (next, is_any) = loop {
-            let due = outbox.due(sql, wall_ms, is_silent)?;
+            let due = self.due(sql, wall_ms, is_silent)?;
             if due.0.is_some() || !is_silent {
                 break due;
             }
             is_silent = false;
         };
         // Of those that wait all may be under way, or it is not their time.
-        outbox.waits.set(Some(is_any));
+        self.waits.set(Some(is_any));
         let Some((number, seq)) = next else { return Ok(None) };
         let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
-        let running = outbox.lanes.entry(number).or_default();
+        let running = self.lanes.entry(number).or_default();
         let is_first = running.sent.is_some_and(|sent| sent < seq);
         let known = Known { is_open: running.is_open, is_first, told: running.told_epoch };
         let step = lane::next(&lane, head.seq, head.closing.is_some(), known);
-        outbox.token = (outbox.token + 1).max(wall_ms);
-        let (token, until_ms) = (outbox.token, wall_ms + UNDER_WAY_MS);
+        self.token = (self.token + 1).max(wall_ms);
+        let (token, until_ms) = (self.token, wall_ms + UNDER_WAY_MS);
         running.under_way = Some(UnderWay { token, step, seq, is_first, until_ms });
         running.attempts = if running.tried_seq == seq { running.attempts.saturating_add(1) } else { 1 };
         running.tried_seq = seq;
@@ -102,23 +100,17 @@ impl<H: Handler> Engine<H> {
         Ok(Some(sending(&own, &lane, head, step, (token, chance, until_ms), running)))
     }
 
-    /// What came of it. Answers are late, and nothing changes, where the lane has gone on since. Gives the line of the log where something
-    /// was parked: nobody else is told.
-    pub fn sent(
+    /// What came of it; whether something was parked. `clock_ms`: the key's clock, unless the storage fails.
+    pub(in crate::server) fn sent(
         &mut self,
         sql: &dyn Sql,
-        wall_ms: i64,
+        (clock_ms, wall_ms): (Result<i64, SqlError>, i64),
         (number, token): (i64, i64),
         mut heard: Heard,
-    ) -> Result<Option<String>, SqlError> {
-        if !H::EMITS {
-            return Ok(None);
-        }
-        let clock_ms = self.look_at_clock(sql, wall_ms);
-        let outbox = &mut self.outbox.0;
-        let Some(running) = outbox.lanes.get_mut(&number) else { return Ok(None) };
+    ) -> Result<bool, SqlError> {
+        let Some(running) = self.lanes.get_mut(&number) else { return Ok(false) };
         let is_last = |last: &mut UnderWay| last.token == token || !holds(Rule::AnswerOfLast);
-        let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(None) };
+        let Some(under_way) = running.under_way.take_if(is_last) else { return Ok(false) };
         running.is_silent = matches!(heard, Heard::Nothing(_));
         if let Heard::Answered { semel, .. } = &heard
             && running.learns(under_way.step.is_control(), semel)
@@ -132,38 +124,23 @@ impl<H: Handler> Engine<H> {
             *running = Running { not_before_ms: wall_ms + RESEND_MS, acks, ..Running::default() };
         }
         let (is_silent, at_ms) = (running.is_silent, running.not_before_ms);
-        outbox.looks_again(is_silent, at_ms);
-        match settled {
-            Ok(Settled { is_empty, is_parked }) => {
-                if is_empty && outbox.lanes.len() > KEPT_LANES_MAX {
-                    store::delete_lane(sql, number)?;
-                    outbox.lanes.remove(&number);
-                }
-                if is_parked {
-                    self.chores.parked();
-                }
-                Ok(is_parked.then(|| log::parked(wall_ms, outbox.own.as_ref())))
-            }
-            Err(error) => {
-                self.chores.parked();
-                Err(error)
-            }
+        self.looks_again(is_silent, at_ms);
+        let Settled { is_empty, is_parked } = settled?;
+        if is_empty && self.lanes.len() > KEPT_LANES_MAX {
+            store::delete_lane(sql, number)?;
+            self.lanes.remove(&number);
         }
+        Ok(is_parked)
     }
 
     /// Whether something may be there to be sent: now, or at its time.
-    pub fn has_to_send(&self) -> bool {
-        H::EMITS && self.outbox.0.waits.get() != Some(false)
+    pub(in crate::server) fn has_to_send(&self) -> bool {
+        self.waits.get() != Some(false)
     }
 
     /// When the object has to be awake to send, should it die; `None`: nothing is known to wait.
-    pub fn wakes_to_send_at(&self, wall_ms: i64) -> Option<i64> {
-        (H::EMITS && self.outbox.0.waits.get() == Some(true)).then_some(wall_ms + WAKE_MS)
-    }
-
-    fn look_at_clock(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<i64, SqlError> {
-        let loaded = self.load(sql, wall_ms)?;
-        Ok(self.loaded.insert(loaded).clock_ms)
+    pub(in crate::server) fn wakes_at(&self, wall_ms: i64) -> Option<i64> {
+        (self.waits.get() == Some(true)).then_some(wall_ms + WAKE_MS)
     }
 }
 

@@ -11,7 +11,6 @@ use super::store::{self, Parked, Told};
 use super::{EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
 use crate::message::Response;
 use crate::problem::{Code, Executed, Problem};
-use crate::server::handler::Undone;
 use crate::server::json::write::{self, Object};
 use crate::server::storage::sql::{Sql, SqlError};
 
@@ -81,41 +80,46 @@ fn told_of(told: Object, Told { at_ms, id, method, url, bytes }: &Told) -> Objec
         .with("bytes", *bytes)
 }
 
-/// Mends one, in the transaction of the request that asks for it.
-pub fn mend(sql: &dyn Sql, outbox: &Outbox, now_ms: i64, (id, mending): (&str, Mending)) -> Result<Response, Undone> {
-    let none = |detail: &str| Undone::Problem(Problem::new(Code::NotSeen, detail));
+/// Mends one, in the transaction of the request that asks for it; or what refuses that.
+pub fn mend(
+    sql: &dyn Sql,
+    outbox: &Outbox,
+    now_ms: i64,
+    (id, mending): (&str, Mending),
+) -> Result<Result<Response, Problem>, SqlError> {
+    let none = |detail: &str| Ok(Err(Problem::new(Code::NotSeen, detail)));
     let (not_parked, not_first) = ("none of that id is parked at this key", "none of that id is the first of its lane");
     if !store::has_tables(sql)? {
-        return Err(none("nothing was ever sent from this key"));
+        return none("nothing was ever sent from this key");
     }
     if mending == Mending::Park {
-        let lane = store::lane_with(sql, id)?.ok_or_else(|| none(not_first))?;
-        let (lane, head) = store::lane(sql, lane)?.zip(store::head(sql, lane)?).ok_or_else(|| none(not_first))?;
+        let Some(lane) = store::lane_with(sql, id)? else { return none(not_first) };
+        let Some((lane, head)) = store::lane(sql, lane)?.zip(store::head(sql, lane)?) else { return none(not_first) };
         if head.stored.id != id {
-            return Err(none(not_first));
+            return none(not_first);
         }
         if let Target::Origin(_) = lane.target {
             // What is under way there can't be taken back.
             store::park(sql, &lane.target, &head.stored, now_ms, Executed::Unknown, GIVEN_UP)?;
             store::delete(sql, lane.number, head.seq)?;
-            return Ok(done("parked"));
+            return done("parked");
         }
         store::close(sql, lane.number, head.seq, GIVEN_UP)?;
         outbox.may_wait();
-        return Ok(done("closing"));
+        return done("closing");
     }
-    let (number, target, stored) = store::parked_with(sql, id)?.ok_or_else(|| none(not_parked))?;
+    let Some((number, target, stored)) = store::parked_with(sql, id)? else { return none(not_parked) };
     store::delete_parked(sql, number)?;
     if mending == Mending::Drop {
-        return Ok(done("dropped"));
+        return done("dropped");
     }
     let target = Target::of_text(&target).ok_or_else(|| SqlError("a target can't be read".to_owned()))?;
     let lane = store::lane_of(sql, &target, |number| outbox.is_open(number))?;
     store::put(sql, lane.number, lane.seq + 1, &stored)?;
     outbox.may_wait();
-    Ok(done("waiting"))
+    done("waiting")
 }
 
-fn done(state: &str) -> Response {
-    Response::json(200, Object::default().with("state", state).end())
+fn done(state: &str) -> Result<Result<Response, Problem>, SqlError> {
+    Ok(Ok(Response::json(200, Object::default().with("state", state).end())))
 }

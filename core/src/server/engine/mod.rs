@@ -5,7 +5,7 @@
 //! - [`together`]: many in one commit
 //! - [`suspicion`]: requests that end the process, or may have
 //! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
-//! - [`opening`]: what an object that starts looks at. [`chores`]: what it does without a request
+//! - [`opening`]: what an object that starts looks at. [`chores`]: what it does without a request; `sending`: what its handler has sent to others
 //! - [`counters`]: what it tells of its answers
 //!
 //! Invariants:
@@ -20,6 +20,7 @@ pub mod decision;
 pub(super) mod execution;
 pub mod opening;
 pub mod remote;
+mod sending;
 pub(super) mod settling;
 pub mod suspicion;
 pub mod together;

@@ -316,7 +316,9 @@ impl Turn<'_> {
     pub fn context(&self) -> Context<'_> {
         let Arrival { key, principal, request, .. } = self.arrival;
         let emitting = self.handler.emits().then_some((self.handler, self.outbox, request));
-        Context { emitting, ..Context::new(self.sql, self.instant.now_ms, key, principal) }
+        let mut context = Context::new(self.sql, self.instant.now_ms, key, principal);
+        context.emitting = emitting;
+        context
     }
 }
 

@@ -5,7 +5,7 @@
 use super::outside::url_of;
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
-use semel_core::server::effects::Outgoing;
+use semel_core::server::handler::Outgoing;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError};
 use serde_json::{Value, json};
 use std::cell::Cell;

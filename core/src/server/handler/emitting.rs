@@ -4,15 +4,15 @@
 //! - What is refused is not stored and uses up no limit, and the handler is told why by an error that it can pass on, or catch.
 //! - Where the storage fails the request fails, whatever the handler makes of the error: half of an effect may be there, or its number without it.
 
-use super::lane::Target;
-use super::store::{self, Stored};
-use super::{EFFECT_ID_DIGITS, EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
+use super::{Context, Failure, KeyRule};
 use crate::id::Key;
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
-use crate::server::edge::head;
-use crate::server::handler::{Context, Failure, KeyRule};
+use crate::server::effects::Target;
+use crate::server::effects::store::{self, Stored};
+use crate::server::effects::{EFFECT_ID_DIGITS, EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
+use crate::server::head;
 use sha2::{Digest, Sha256};
 
 /// A request that leaves, but for where it goes.
@@ -36,13 +36,13 @@ impl Outgoing {
 
 /// What a request has emitted so far, what its handler has undone by itself since included.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::server) struct Emitted {
+pub(super) struct Emitted {
     count: usize,
     bytes: usize,
     /// How many wait at the key with those of this request, once that was asked.
     waiting: Option<i64>,
     /// Whether the storage has refused one.
-    pub(in crate::server) is_broken: bool,
+    pub is_broken: bool,
 }
 
 impl Context<'_> {

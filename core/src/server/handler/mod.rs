@@ -1,16 +1,21 @@
-//! What an application implements.
+//! What an application implements. `emitting`: what it may have sent to others.
 //!
 //! Invariant: a handler is synchronous by type. It can't await between its first write and its last, so its effect and
 //! the record of the request are one commit.
 
-use super::effects::{self, Emitted, Mending, Outbox};
-use super::json::write::Object;
+mod emitting;
+
 use crate::id::{Key, Principal, RequestId};
 use crate::message::{Method, Request, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::server::effects::{self, Mending, Outbox};
+use crate::server::json::write::Object;
 use crate::server::storage::sql::{Sql, SqlError};
 use crate::server::storage::state::State;
+use emitting::Emitted;
+
+pub use emitting::Outgoing;
 
 /// What an administrator is told who asks for effects of an application that has none.
 pub(super) const NO_EFFECTS: &str = "no effects leave this application";
@@ -27,7 +32,7 @@ pub struct Context<'a> {
     pub principal: &'a Principal,
     /// What it takes to have something sent, and the request that it is of; `None`: nothing is.
     pub(super) emitting: Option<(&'a dyn Served, &'a Outbox, &'a Request)>,
-    pub(super) emitted: Emitted,
+    emitted: Emitted,
 }
 
 impl<'a> Context<'a> {
@@ -231,7 +236,7 @@ impl<H: Handler> Served for H {
         mended: (&str, Mending),
     ) -> Result<Response, Undone> {
         if H::EMITS {
-            effects::mend(sql, outbox, now_ms, mended)
+            effects::mend(sql, outbox, now_ms, mended)?.map_err(Undone::Problem)
         } else {
             Err(Undone::Problem(Problem::new(Code::NotFound, NO_EFFECTS)))
         }
