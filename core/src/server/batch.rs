@@ -17,8 +17,8 @@ use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::server::attempt::decision::check_deadline;
 use crate::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
-use crate::server::engine::decision::check_deadline;
 use std::borrow::Cow;
 
 /// A batch, or a frame, has at most so many elements.

@@ -4,7 +4,8 @@
 //! - [`config`]: what an operator sets
 //! - [`head`]: how large the head of a request may be
 //! - [`handler`]: what an application implements
-//! - [`engine`]: one attempt at one key, from start to end, and what its object does without one
+//! - [`attempt`]: one attempt at one key: what is known, what becomes of it, what is written with it
+//! - [`engine`]: its way from start to end, and what the object of a key does without one
 //! - [`batch`]: many requests in one, as text
 //! - [`sessions`]: named senders, whose requests have numbers instead of ids
 //! - [`effects`]: requests that a handler has sent, to other keys and outside
@@ -15,6 +16,7 @@
 //! - `uncompared`: what a checker does not take for state
 
 pub mod answer;
+pub mod attempt;
 pub mod batch;
 pub mod config;
 pub mod control;

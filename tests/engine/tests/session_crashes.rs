@@ -1,7 +1,7 @@
 //! Requests of a session with crashes between any two statements, and those that crash themselves.
 
 use semel_core::message::Method;
-use semel_core::server::engine::suspicion::Suspects;
+use semel_core::server::attempt::suspicion::Suspects;
 use semel_support::admin::delete_key;
 use semel_support::crashes;
 use semel_support::{Call, START_MS, START_S, Trouble, World, cancel_place, numbered, post, take_over};

@@ -2,7 +2,7 @@
 
 use semel_core::message::{Headers, Method};
 use semel_core::server::Answer;
-use semel_core::server::engine::suspicion::{Suspects, is_new, is_suspect};
+use semel_core::server::attempt::suspicion::{Suspects, is_new, is_suspect};
 use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, numbered, post, take_over};
 
 fn change(id: &str) -> Call {

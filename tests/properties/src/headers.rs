@@ -5,7 +5,7 @@
 use semel_core::header::{self, ACK_BYTES_MAX, ACKS_MAX, AHEAD_MS_MAX, Ack, Attempt, INSTANT_MAX, quoted, unquoted};
 use semel_core::id::{KEY_BYTES_MAX, Key, PRINCIPAL_BYTES_MAX, Principal, REQUEST_ID_CHARS_MAX};
 use semel_core::message::{Headers, Method};
-use semel_core::server::engine::suspicion::is_suspect;
+use semel_core::server::attempt::suspicion::is_suspect;
 
 /// The clock at which values are read: instants of the same number of digits lie on both sides of it.
 pub const NOW_MS: i64 = 1_800_000_000_000;

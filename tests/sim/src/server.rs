@@ -15,7 +15,7 @@ use crate::stored::{self, When};
 use fastrand::Rng;
 use semel_core::message::Method;
 use semel_core::server::edge::router::{self, Route};
-use semel_core::server::{Access, Config, Gate, engine::suspicion};
+use semel_core::server::{Access, Config, Gate, attempt::suspicion};
 use semel_support::{Call, Reply, START_MS, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;

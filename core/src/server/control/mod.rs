@@ -15,10 +15,10 @@ use crate::message::{Headers, Method, Response};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
+use crate::server::attempt::decision::{Asked, Decision, decide};
+use crate::server::attempt::doubt;
+use crate::server::attempt::turn::Work;
 use crate::server::config::{CONTROL_IDS_MAX, OUTCOME_BODY_BYTES_MAX};
-use crate::server::engine::decision::{Asked, Decision, decide};
-use crate::server::engine::remote;
-use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
 use crate::server::json::read::{Json, Members};
 use crate::server::json::write::{Object, Value, Written};
@@ -230,12 +230,12 @@ pub(super) fn cancel(
         // Once more, it is cancelled anew: it may have left before what this one speaks of arrives.
         (Decision::Refuse(problem), _) if problem.code != Code::Cancelled => Err(Undone::Problem(problem)),
         (Decision::Doubt, Some(Record { state, .. })) => {
-            Err(Undone::Problem(remote::unsettled(state, is_under_way, work.instant.now_ms)))
+            Err(Undone::Problem(doubt::unsettled(state, is_under_way, work.instant.now_ms)))
         }
         // Before it is said what is under way, which may be another's.
         (Decision::Execute, None) if let Some(refusal) = refusal => Err(Undone::Problem(refusal)),
         // Its key was deleted meanwhile, and it has left nevertheless.
-        (Decision::Execute, _) if is_under_way => Err(Undone::Problem(remote::in_flight())),
+        (Decision::Execute, _) if is_under_way => Err(Undone::Problem(doubt::in_flight())),
         _ => {
             let record = Record {
                 // What an administrator has cancelled for all stays so.

@@ -12,22 +12,20 @@
 //! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
 
 use super::Engine;
-use super::turn::Loaded;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
+use crate::server::attempt::aside::sweep;
+use crate::server::attempt::turn::Loaded;
 use crate::server::effects;
 use crate::server::handler::Handler;
 use crate::server::registry::Report;
 use crate::server::storage::record::Change;
-use crate::server::storage::retention::Instant;
 use crate::server::storage::schema::{self, DELETED, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::survey;
 use crate::server::storage::totals::{self, Totals};
 use crate::server::uncompared::Uncompared;
 
-/// After a page that an object has swept without a request, none sweeps one of its own for so long: the object goes on by itself.
-pub(super) const SEEN_TO_MS: i64 = 1_000;
 /// Of so many rows, each session counted as one, an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
 pub const TOTALS_ROWS_MIN: i64 = 10_000;
 /// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
@@ -74,20 +72,6 @@ impl Chores {
     pub fn counted(&mut self, before: Change, after: Change) {
         self.0.0.changes += u64::from(before != after);
     }
-}
-
-/// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
-pub(super) fn sweep(sql: &dyn Sql, instant: Instant, retention_s: i64, after: &mut Loaded) -> Result<bool, SqlError> {
-    let mut is_written = false;
-    if after.sessions.is_due(instant.now_ms) {
-        is_written |= after.sessions.page(sql, instant, retention_s)?;
-    }
-    let swept = after.sweep.page(sql, (instant.passed_s(), after.forgets_s), instant.now_ms, retention_s)?;
-    after.count.records += swept.change.records;
-    after.count.tombstones += swept.change.tombstones;
-    after.count.dispatched += swept.change.dispatched;
-    after.sweep = swept.next;
-    Ok(is_written || swept.is_written)
 }
 
 /// Keeps what the rows come to, or takes away what was kept: of few there is no need.

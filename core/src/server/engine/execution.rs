@@ -5,11 +5,6 @@
 //! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
 //! - Whether there is a record under an id that is made of a request is told to nobody but whose it is, and to who is granted the id.
 
-use super::aside::Aside;
-use super::decision::{Asked, Decision, decide};
-use super::remote;
-use super::suspicion::Started;
-use super::turn::{Command, Identified, Loaded, Purpose, Turn, Work, rolled_back};
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Ack, Attempt};
 use crate::id::RequestId;
@@ -17,17 +12,51 @@ use crate::message::{Request, Response};
 use crate::problem::{Code, Executed, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome, checked_response};
+use crate::server::attempt::aside::Aside;
+use crate::server::attempt::decision::{Asked, Decision, decide};
+use crate::server::attempt::doubt;
+use crate::server::attempt::suspicion::Started;
+use crate::server::attempt::turn::{Identified, Loaded, Purpose, Turn, Work, rolled_back};
 use crate::server::config::{OUTCOME_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use crate::server::control::admin::Admin;
 use crate::server::control::deletion;
-use crate::server::control::resolve;
-use crate::server::control::{self, Control, ToCancel};
+use crate::server::control::resolve::{self, Resolution};
+use crate::server::control::{self, Cancellation, Control, ToCancel};
+use crate::server::effects::Mending;
 use crate::server::handler::{Failure, Undone};
-use crate::server::sessions::{self, takeover};
+use crate::server::sessions;
+use crate::server::sessions::takeover::{self, TakeOver};
 use crate::server::storage::record::{Outcome, Record, State};
 use crate::server::storage::schema::Versions;
 use crate::server::storage::sql::{SqlError, atomically, transact};
+use crate::session::Place;
 use std::sync::Arc;
+
+/// A change that the layer makes itself. No handler runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Command {
+    /// An id is cancelled.
+    Cancel(Cancellation),
+    /// A record is reduced to a tombstone.
+    DeleteRecord(RequestId),
+    /// What is in doubt is settled.
+    Resolve(RequestId, Resolution),
+    /// All of the key goes.
+    DeleteKey,
+    /// A place in a session is cancelled, by an administrator or not.
+    Close(Place, bool),
+    /// A session gets a new holder.
+    TakeOver(TakeOver),
+    /// An effect is sent again, or not.
+    Mend(String, Mending),
+}
+
+impl Command {
+    /// Whether it makes room, or may in the end, rather than taking some.
+    pub fn deletes(&self) -> bool {
+        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..) | Self::Mend(..))
+    }
+}
 
 impl Turn<'_> {
     /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
@@ -126,7 +155,7 @@ impl Turn<'_> {
                 self.replayed(&outcome, at_ms)
             }
             (Decision::Doubt, Some(Record { state, .. })) => {
-                Answer::problem(&remote::unsettled(&state, self.is_under_way(id), self.instant.now_ms))
+                Answer::problem(&doubt::unsettled(&state, self.is_under_way(id), self.instant.now_ms))
             }
             _ => Answer::problem(&Problem::new(Code::NotSeen, "this key has no outcome under this id")),
         };
@@ -347,7 +376,7 @@ impl Turn<'_> {
                 control::cancel(work, cancellation, attempt.deadline_ms, (self.is_under_way(&cancellation.id), refusal))
             }
             Command::DeleteRecord(id) => deletion::delete_record(work, id, self.config.retention_s),
-            Command::Resolve(id, _) if self.is_under_way(id) => Err(Undone::Problem(remote::locked())),
+            Command::Resolve(id, _) if self.is_under_way(id) => Err(Undone::Problem(doubt::locked())),
             Command::Resolve(id, resolution) => resolve::resolve(work, id, resolution),
             Command::DeleteKey => deletion::delete_key(work),
             Command::Close(place, by_administrator) => {
@@ -364,44 +393,6 @@ impl Turn<'_> {
     pub(super) fn refuse_unread(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
         let own = header::own_id(&self.arrival.request.headers).unwrap_or_default();
         self.refuse(loaded, problem, own.as_ref(), Aside::default())
-    }
-
-    pub(in crate::server) fn refuse(
-        &self,
-        loaded: &mut Loaded,
-        problem: &Problem,
-        own: Option<&RequestId>,
-        aside: Aside<'_>,
-    ) -> Result<Answer, SqlError> {
-        self.set_aside(loaded, own, aside)?;
-        Ok(Answer::problem(problem))
-    }
-
-    pub(in crate::server) fn replayed(&self, outcome: &Outcome, at_ms: i64) -> Answer {
-        Answer::replayed(outcome, self.expires_s(at_ms))
-    }
-
-    /// Until when an outcome of that instant can be replayed, in Unix s, if that ends.
-    pub(in crate::server) fn expires_s(&self, at_ms: i64) -> Option<i64> {
-        self.config.retention().map(|retention_s| at_ms.div_euclid(1000) + retention_s)
-    }
-
-    /// The answer where a transaction was undone.
-    pub(in crate::server) fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
-        Ok(match undone {
-            Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
-            Undone::Failed(Failure::NotFound) => {
-                Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
-            }
-            Undone::Failed(Failure::Remote(_)) => {
-                rolled_back("the handler has a request sent that it had not said it would")
-            }
-            Undone::Failed(Failure::Sql(SqlError(reason)) | Failure::Other(reason)) => {
-                rolled_back(&format!("the handler failed: {reason}"))
-            }
-            Undone::Rejected(reason) => rolled_back(&reason),
-            Undone::Storage(error) => return Err(error),
-        })
     }
 }
 

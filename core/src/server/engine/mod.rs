@@ -1,30 +1,24 @@
 //! The engine of one key: told of one attempt at a time, it answers.
 //!
-//! - `turn`: one attempt, and what it works on; `execution`: its way from start to end; `aside`: what goes along with it
-//! - [`decision`]: what becomes of it, from its record, the fence and the clock; pure
-//! - [`together`]: many in one commit
-//! - [`suspicion`]: requests that end the process, or may have
+//! - `execution`: the way of an attempt from start to end; what it works on is in [`attempt`](super::attempt)
 //! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
-//! - [`opening`]: what an object that starts looks at. [`chores`]: what it does without a request; `sending`: what its handler has sent to others
-//! - [`counters`]: what it tells of its answers
+//! - [`opening`]: what an object that starts looks at. `known`: what it tells its host. [`chores`]: what it does without a request; `sending`: what its handler
+//!   has sent to others
+//! - [`together`]: many attempts in one commit
 //!
 //! Invariants:
 //! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
 //! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
 //!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
 
-pub(super) mod aside;
 pub mod chores;
-pub mod counters;
-pub mod decision;
 pub(super) mod execution;
+mod known;
 pub mod opening;
 pub mod remote;
 mod sending;
 pub(super) mod settling;
-pub mod suspicion;
 pub mod together;
-pub(super) mod turn;
 
 use crate::header;
 use crate::id::{Key, Principal, RequestId};
@@ -32,12 +26,13 @@ use crate::message::{Method, Request};
 use crate::problem::Problem;
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
+use crate::server::attempt::counters::Counters;
+use crate::server::attempt::suspicion::Own;
+use crate::server::attempt::turn::{Loaded, Purpose, Turn};
 use crate::server::config::Config;
 use crate::server::effects::Outbox;
 use crate::server::handler::Handler;
-use crate::server::log;
 use crate::server::storage::desk::{Desk, Kept};
-use crate::server::storage::record::Change;
 use crate::server::storage::retention::{self, Sweep};
 use crate::server::storage::schema::{self, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};
@@ -45,13 +40,10 @@ use crate::server::storage::totals;
 use crate::server::storage::watched::Watched;
 use crate::server::uncompared::Uncompared;
 use chores::Chores;
-use counters::Counters;
 use opening::Opening;
-use suspicion::Own;
 use together::Ahead;
-use turn::{Loaded, Purpose, Turn};
 
-pub use turn::Arrival;
+pub use crate::server::attempt::turn::Arrival;
 
 /// The engine of one key with its handler. A checker keeps and compares it as part of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -117,17 +109,6 @@ impl<H: Handler> Engine<H> {
         self.config.is_of_key() || loaded.versions.handler == schema::DELETED
     }
 
-    /// What stands for its key in the log, as far as it is known.
-    pub fn key_hash(&self, sql: &dyn Sql) -> Option<String> {
-        let stored = || schema::key(sql).ok().flatten();
-        self.own.0.clone().or_else(stored).as_ref().map(log::key_hash)
-    }
-
-    /// How often each `Semel-Status` was answered since the object started.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
     /// Gives a change the id that the handler makes of it, where its client sent none.
     pub fn name(&self, principal: &Principal, request: &mut Request) {
         let is_unnamed = |name| request.headers.get(name).is_none();
@@ -157,7 +138,7 @@ impl<H: Handler> Engine<H> {
         self.answer(sql, arrival, Purpose::CountCrash)
     }
 
-    /// Counts the start of a suspect ([`suspicion`]), and at the last one refuses the id for good. What it wrote must
+    /// Counts the start of a suspect ([`suspicion`](crate::server::attempt::suspicion)), and at the last one refuses the id for good. What it wrote must
     /// be durable before [`Engine::handle`] is asked, and nothing else may run in between.
     /// Where the answer is `unavailable` nothing was counted, and `handle` is not to be asked: that is what its caller is told. Any other is of no interest.
     pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
@@ -168,12 +149,6 @@ impl<H: Handler> Engine<H> {
     /// would take it for the start of an object that died.
     pub fn started(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::KnowStart)
-    }
-
-    /// How many records and tombstones the key keeps, as of the last commit. Writes nothing.
-    pub fn count(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Change, SqlError> {
-        let loaded = self.load(sql, wall_ms)?;
-        Ok(self.loaded.insert(loaded).count)
     }
 
     /// Forgets what was first sent before an instant: moves the fence there, and the sweep takes it from there. A key without
@@ -212,13 +187,6 @@ impl<H: Handler> Engine<H> {
             self.failed(clock_ms);
         }
         ended
-    }
-
-    /// The key's clock, for an answer that needs nothing of the storage. None after it tells an earlier one.
-    pub fn tell_ms(&mut self, wall_ms: i64) -> i64 {
-        let clock_ms = self.loaded.as_mut().map_or(&mut self.told_ms, |loaded| &mut loaded.clock_ms);
-        *clock_ms = wall_ms.max(*clock_ms);
-        *clock_ms
     }
 
     /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.

@@ -4,8 +4,8 @@
 //! - What is known in the end is the same, however many turns it took: nothing of the key is written before.
 //! - A page looks at a bounded number of rows. So an object with very many of them keeps nobody else waiting.
 
-use super::suspicion::Own;
-use super::turn::Loaded;
+use crate::server::attempt::suspicion::Own;
+use crate::server::attempt::turn::Loaded;
 use crate::server::storage::retention::Sweep;
 use crate::server::storage::schema::Meta;
 use crate::server::storage::sessions::sweep::Sessions;

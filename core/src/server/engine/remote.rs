@@ -9,10 +9,7 @@
 //!   it never leaves by itself, and nobody hears that it did not run, unless the other side says so, or nothing was sent.
 //! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
 
-use super::aside::Aside;
-use super::decision::{Asked, Decision, decide};
 use super::execution::not_granted;
-use super::turn::{Identified, Loaded, Purpose, Turn};
 use super::{Arrival, Engine};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
@@ -21,30 +18,15 @@ use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
+use crate::server::attempt::aside::Aside;
+use crate::server::attempt::decision::{Asked, Decision, decide};
+use crate::server::attempt::doubt::{finds_out, in_flight, locked, outcome_unknown};
+use crate::server::attempt::turn::{Identified, Loaded, Purpose, Turn};
 use crate::server::handler::{Failure, Handler, Policy, Undone};
 use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::{Finds, Record, State};
 use crate::server::storage::retention::after_s;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
-
-/// What the host is to send.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Call {
-    /// The request. What was committed before must be durable first.
-    Dispatch {
-        /// How often it was dispatched, with this time.
-        times: i64,
-    },
-    /// A read of this path and query.
-    Probe {
-        /// Path and query.
-        path: String,
-        /// How often the request was dispatched.
-        times: i64,
-        /// Whether it was dispatched so long ago that a 404 proves that there is nothing.
-        is_proof: bool,
-    },
-}
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +40,7 @@ pub enum Ended {
 }
 
 pub use super::settling::read;
+pub use crate::server::attempt::doubt::Call;
 
 impl<H: Handler> Engine<H> {
     /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
@@ -304,44 +287,4 @@ impl Turn<'_> {
 
 fn undispatched() -> SqlError {
     SqlError("a decision to doubt what was not dispatched".to_owned())
-}
-
-/// Whether an attempt of what was dispatched finds out what became of it.
-fn finds_out(state: &State, now_ms: i64) -> bool {
-    match state {
-        State::Dispatched { finds: Finds::Until(until_ms), .. } => now_ms < *until_ms,
-        State::Dispatched { finds: Finds::Asked(_), .. } => true,
-        _ => false,
-    }
-}
-
-/// What is told of what was dispatched to who sends no attempt. Where none of it is under way, it is as much as its next attempt would be told.
-pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Problem {
-    if is_under_way {
-        return in_flight();
-    }
-    if finds_out(state, now_ms) {
-        let detail =
-            "it was sent to where it is executed, and no outcome came; the same request, sent again, finds out";
-        return Problem::new(Code::InFlight, detail);
-    }
-    outcome_unknown()
-}
-
-/// The problem of a request that is under way, or of which the next attempt finds out what became of it.
-pub(in crate::server) fn in_flight() -> Problem {
-    Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
-}
-
-/// The problem of what has to wait for a request that is under way.
-pub(super) fn locked() -> Problem {
-    Problem::new(Code::Locked, "another request of this key is under way to where it is executed")
-}
-
-/// The problem of a request that stays in doubt.
-pub(super) fn outcome_unknown() -> Problem {
-    Problem::new(
-        Code::OutcomeUnknown,
-        "it was sent to where it is executed, and no outcome came; an administrator can resolve it",
-    )
 }

@@ -5,16 +5,17 @@
 //! - What does not say for sure that there is no effect leaves the request in doubt.
 //! - Reasons go to the log alone: they may hold what is no client's business.
 
-use super::aside::Aside;
-use super::decision::Decision;
-use super::remote::{Call, Ended, in_flight, outcome_unknown};
-use super::turn::{Identified, Loaded, Turn};
+use super::remote::{Call, Ended};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
 use crate::message::Response;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome, checked_response};
+use crate::server::attempt::aside::Aside;
+use crate::server::attempt::decision::Decision;
+use crate::server::attempt::doubt::{in_flight, outcome_unknown};
+use crate::server::attempt::turn::{Identified, Loaded, Turn};
 use crate::server::config::OUTCOME_BODY_BYTES_MAX;
 use crate::server::handler::Policy;
 use crate::server::storage::record::{Outcome, State};

@@ -7,7 +7,6 @@
 //!   undone, and run without. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
 //!   for it knows where it was should one of them crash.
 
-use super::turn::{Loaded, Purpose};
 use super::{Arrival, Engine};
 use crate::header::{self, Ack, quoted};
 use crate::id::{Invalid, Key, RequestId};
@@ -16,6 +15,7 @@ use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
+use crate::server::attempt::turn::{Loaded, Purpose};
 use crate::server::batch::{self, Acknowledgement, Batch, Element};
 use crate::server::control::Control;
 use crate::server::edge::auth::Asker;

@@ -5,9 +5,9 @@
 use super::decision::{Asked, decide, open};
 use crate::message::Response;
 use crate::problem::Code;
+use crate::server::attempt::decision::Decision;
+use crate::server::attempt::turn::Work;
 use crate::server::control::{cancelled, executed};
-use crate::server::engine::decision::Decision;
-use crate::server::engine::turn::Work;
 use crate::server::handler::Undone;
 use crate::server::storage::sessions::rows;
 use crate::server::storage::sessions::state::{Taken, TakenState};

@@ -10,7 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
 use crate::problem::{Code, Executed, Position, Problem};
 use crate::rules::{Rule, holds};
-use crate::server::engine::decision::{Decision, check_deadline, poisoned};
+use crate::server::attempt::decision::{Decision, check_deadline, poisoned};
 use crate::server::storage::sessions::state::{Known, Session, Taken, TakenState, WINDOW};
 
 /// The attempt, as far as it matters here.

@@ -3,7 +3,6 @@
 //! Invariants:
 //! - Effect, place and acknowledgements of an attempt are one transaction, or nothing.
 //! - What an attempt acknowledges is applied with every answer that it gets of the session, refusals too.
-//! - What is counted is counted of the next place of the current epoch, and ends with it.
 
 use super::decision::{Asked, decide, freed, is_next, open};
 use crate::fingerprint::Fingerprint;
@@ -11,11 +10,12 @@ use crate::header::Attempt;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome};
+use crate::server::attempt::aside::Aside;
+use crate::server::attempt::decision::{Decision, poisoned};
+use crate::server::attempt::places::Noted;
+use crate::server::attempt::suspicion::Started;
+use crate::server::attempt::turn::{Loaded, Purpose, Turn, rolled_back};
 use crate::server::config::OUTCOME_BODY_BYTES_MAX;
-use crate::server::engine::aside::Aside;
-use crate::server::engine::decision::{Decision, poisoned};
-use crate::server::engine::suspicion::Started;
-use crate::server::engine::turn::{Loaded, Purpose, Turn, Work, rolled_back};
 use crate::server::handler::Undone;
 use crate::server::storage::crashes::{CRASHES_MAX, Count};
 use crate::server::storage::record::Outcome;
@@ -25,21 +25,6 @@ use crate::server::storage::sessions::state::{Session, Taken, TakenState};
 use crate::server::storage::sql::{SqlError, atomically};
 use crate::session::{Numbered, Place, SessionName};
 use std::sync::Arc;
-
-/// What an attempt that takes no place changes of its session.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::server) struct Noted<'a> {
-    session: &'a Session,
-    freed_seq: i64,
-    count: Option<Count>,
-}
-
-impl Noted<'_> {
-    /// Whether there is anything to write.
-    pub fn is_any(&self) -> bool {
-        self.freed_seq > self.session.freed_seq() || self.count.is_some()
-    }
-}
 
 /// An attempt, as it was decided on.
 struct Asking<'a> {
@@ -56,48 +41,6 @@ impl Asking<'_> {
 
     fn noted(&self, count: Option<Count>) -> Option<Noted<'_>> {
         Some(Noted { session: &self.session, freed_seq: self.freed_seq, count })
-    }
-}
-
-impl Work<'_> {
-    /// The session of a name, unless it is forgotten.
-    pub fn find_session(&self, name: &SessionName) -> Result<Option<Session>, SqlError> {
-        Ok(rows::find(self.sql, name)?.filter(|session| !self.instant.forgets(session.used_ms())))
-    }
-
-    /// Records what became of the next place, and frees what is acknowledged.
-    pub fn take(
-        &mut self,
-        session: &Session,
-        place: &Place,
-        state: TakenState,
-        freed_seq: i64,
-    ) -> Result<(), SqlError> {
-        let taken = Taken { epoch: place.epoch, at_ms: self.instant.now_ms, state };
-        rows::put_taken(self.sql, session.number, place.seq, &taken)?;
-        // The last place that was acknowledged goes only now that there is one after it.
-        if session.rows.is_some_and(|rows| rows.first <= freed_seq) {
-            rows::delete_places(self.sql, session.number, freed_seq)?;
-        }
-        if session.count != Count::default() && holds(Rule::CountOfPlace) {
-            rows::put_count(self.sql, session.number, Count::default())?;
-        }
-        self.after.sessions.used(self.instant.now_ms, self.retention_s);
-        Ok(())
-    }
-
-    /// Writes what an attempt changes that took no place.
-    pub fn note(&self, noted: &Noted<'_>) -> Result<(), SqlError> {
-        let Noted { session, freed_seq, count } = *noted;
-        if freed_seq > session.freed_seq() {
-            if freed_seq < session.last_seq() || !holds(Rule::LastPlaceStays) {
-                rows::delete_places(self.sql, session.number, freed_seq)?;
-            } else {
-                rows::delete_places(self.sql, session.number, freed_seq - 1)?;
-                rows::reduce(self.sql, session.number, freed_seq)?;
-            }
-        }
-        count.map_or(Ok(()), |count| rows::put_count(self.sql, session.number, count))
     }
 }
 

@@ -19,4 +19,3 @@ mod execution;
 pub mod takeover;
 
 pub(super) use closing::close;
-pub(super) use execution::Noted;

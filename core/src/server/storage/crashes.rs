@@ -1,4 +1,4 @@
-//! How often a handler crashed on an id, or may have. Pure: who counts is in [`crate::server::engine::suspicion`].
+//! How often a handler crashed on an id, or may have. Pure: who counts is in [`crate::server::attempt::suspicion`].
 //!
 //! Invariant: an id on which it crashed [`CRASHES_MAX`] times never runs again.
 

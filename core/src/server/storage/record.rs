@@ -90,7 +90,7 @@ pub enum State {
         /// When it may leave.
         lapses_ms: Option<i64>,
     },
-    /// The handler crashed on it, or may have; it may run again. See [`crate::server::engine::suspicion`].
+    /// The handler crashed on it, or may have; it may run again. See [`crate::server::attempt::suspicion`].
     Suspect {
         /// How often it crashed.
         crashes: i64,

@@ -21,7 +21,7 @@ use semel_core::message::{Headers, Method};
 use semel_core::server::batch::{Batch, Element, first_frame};
 use semel_core::server::edge::auth::Asker;
 use semel_core::server::edge::router::{self, Route};
-use semel_core::server::{Access, Answer, Config, Gate, engine::suspicion};
+use semel_core::server::{Access, Answer, Config, Gate, attempt::suspicion};
 use semel_support::{Call, Reply, START_MS, World};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -22,7 +22,7 @@ use crate::mutant::Twin;
 use crate::oracle::Violation;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
-use semel_core::server::{Config, engine::suspicion};
+use semel_core::server::{Config, attempt::suspicion};
 use semel_support::{Reply, World};
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 //! Invariant: what is in memory changes only after the commit. [`Work`] holds what it will be until then.
 
 use super::counters::Counters;
-use super::remote::Call;
+use super::doubt::Call;
 use super::suspicion::{Own, Started};
 use crate::fingerprint::Fingerprint;
 use crate::header::{Ack, Attempt};
@@ -13,13 +13,10 @@ use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
 use crate::server::config::Config;
-use crate::server::control::Cancellation;
-use crate::server::control::resolve::Resolution;
-use crate::server::effects::{Mending, Outbox};
+use crate::server::effects::Outbox;
 use crate::server::handler::{Context, Failure, Served, Undone};
-use crate::server::sessions::takeover::TakeOver;
 use crate::server::storage::packed::{Bundle, Packed};
-use crate::server::storage::record::{Change, LatestDeadline, Record, State};
+use crate::server::storage::record::{Change, LatestDeadline, Outcome, Record, State};
 use crate::server::storage::retention::{self, Instant, Sweep};
 use crate::server::storage::rows;
 use crate::server::storage::schema::{self, Versions};
@@ -28,7 +25,6 @@ use crate::server::storage::sql::{Sql, SqlError};
 use crate::server::storage::tombstones::{self, Index, PrincipalHash, principal_hash};
 use crate::server::storage::totals;
 use crate::server::uncompared::Uncompared;
-use crate::session::Place;
 
 /// One attempt, as it reaches the object of its key.
 #[derive(Debug, Clone, Copy)]
@@ -129,32 +125,6 @@ impl Purpose {
     /// Whether it is said ahead of the execution, and so is no answer to anybody.
     pub fn is_ahead(self) -> bool {
         matches!(self, Self::CountStart | Self::KnowStart)
-    }
-}
-
-/// A change that the layer makes itself. No handler runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
-    /// An id is cancelled.
-    Cancel(Cancellation),
-    /// A record is reduced to a tombstone.
-    DeleteRecord(RequestId),
-    /// What is in doubt is settled.
-    Resolve(RequestId, Resolution),
-    /// All of the key goes.
-    DeleteKey,
-    /// A place in a session is cancelled, by an administrator or not.
-    Close(Place, bool),
-    /// A session gets a new holder.
-    TakeOver(TakeOver),
-    /// An effect is sent again, or not.
-    Mend(String, Mending),
-}
-
-impl Command {
-    /// Whether it makes room, or may in the end, rather than taking some.
-    pub fn deletes(&self) -> bool {
-        matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..) | Self::Mend(..))
     }
 }
 
@@ -319,6 +289,34 @@ impl Turn<'_> {
         let mut context = Context::new(self.sql, self.instant.now_ms, key, principal);
         context.emitting = emitting;
         context
+    }
+
+    /// The answer of an outcome that was recorded at that instant.
+    pub fn replayed(&self, outcome: &Outcome, at_ms: i64) -> Answer {
+        Answer::replayed(outcome, self.expires_s(at_ms))
+    }
+
+    /// Until when an outcome of that instant can be replayed, in Unix s, if that ends.
+    pub fn expires_s(&self, at_ms: i64) -> Option<i64> {
+        self.config.retention().map(|retention_s| at_ms.div_euclid(1000) + retention_s)
+    }
+
+    /// The answer where a transaction was undone.
+    pub fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
+        Ok(match undone {
+            Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
+            Undone::Failed(Failure::NotFound) => {
+                Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
+            }
+            Undone::Failed(Failure::Remote(_)) => {
+                rolled_back("the handler has a request sent that it had not said it would")
+            }
+            Undone::Failed(Failure::Sql(SqlError(reason)) | Failure::Other(reason)) => {
+                rolled_back(&format!("the handler failed: {reason}"))
+            }
+            Undone::Rejected(reason) => rolled_back(&reason),
+            Undone::Storage(error) => return Err(error),
+        })
     }
 }
 

@@ -4,18 +4,19 @@
 //! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
 //! - An untouched key stays untouched, unless a refusal rests on its fence.
 
-use super::chores;
+use super::places::Noted;
 use super::turn::{Loaded, Turn, Work};
 use crate::id::RequestId;
+use crate::problem::Problem;
 use crate::rules::{Rule, holds};
+use crate::server::answer::Answer;
 use crate::server::config::Config;
-use crate::server::sessions::Noted;
 use crate::server::storage::packed::{Bundle, Packed};
 use crate::server::storage::record::Record;
 use crate::server::storage::retention::Instant;
 use crate::server::storage::rows;
 use crate::server::storage::schema;
-use crate::server::storage::sql::{SqlError, atomically};
+use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,9 @@ use std::collections::BTreeMap;
 const UNASKED_MAX: u64 = 63;
 /// Nor for more than reach that half, where each writes so much: a body, an outcome, and what a handler makes of them.
 const WRITTEN_BYTES: u64 = 4 << 20;
+
+/// After a page that an object has swept without a request, none sweeps one of its own for so long: the object goes on by itself.
+const SEEN_TO_MS: i64 = 1_000;
 
 /// What an attempt changes besides executing.
 #[derive(Default)]
@@ -43,6 +47,18 @@ pub(in crate::server) struct Aside<'a> {
 type Buried<'a> = (&'a RequestId, Record, Record);
 
 impl Turn<'_> {
+    /// Answers with a problem, and applies what goes along.
+    pub(in crate::server) fn refuse(
+        &self,
+        loaded: &mut Loaded,
+        problem: &Problem,
+        own: Option<&RequestId>,
+        aside: Aside<'_>,
+    ) -> Result<Answer, SqlError> {
+        self.set_aside(loaded, own, aside)?;
+        Ok(Answer::problem(problem))
+    }
+
     /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
     pub(in crate::server) fn set_aside(
         &self,
@@ -83,7 +99,11 @@ impl Turn<'_> {
     }
 
     /// Writes acknowledgements, but for what the record of the attempt is to carry.
-    pub(super) fn acknowledge_carried(&self, work: &mut Work<'_>, own: &RequestId) -> Result<Bundle, SqlError> {
+    pub(in crate::server) fn acknowledge_carried(
+        &self,
+        work: &mut Work<'_>,
+        own: &RequestId,
+    ) -> Result<Bundle, SqlError> {
         let acknowledged = self.acknowledged(work, Some(own))?;
         let packed = self.bury(work, acknowledged, true)?;
         if packed.len() <= CARRIED_MAX {
@@ -121,7 +141,7 @@ impl Turn<'_> {
     }
 
     /// Writes later deadlines, a page of the sweep, and the fence where something rests on it.
-    pub(super) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
+    pub(in crate::server) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
         work.count_anew()?;
         if let Some((id, record)) = &aside.seen {
             if rows::put_seen(self.sql, id, record)? {
@@ -148,7 +168,7 @@ impl Turn<'_> {
         let mut is_fence_used = aside.fence;
         if self.is_to_sweep(&work.after, aside) {
             work.after.may_sweep.0 = false;
-            is_fence_used |= chores::sweep(self.sql, self.instant, retention_s, &mut work.after)?;
+            is_fence_used |= sweep(self.sql, self.instant, retention_s, &mut work.after)?;
         }
         if is_fence_used && holds(Rule::FenceDurable) {
             schema::put_fence(self.sql, fence_s, now_ms)?;
@@ -157,7 +177,7 @@ impl Turn<'_> {
     }
 
     /// Why there is no room for a new record, in words for who asks; `None`: there is.
-    pub(super) fn want_of_room(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
+    pub(in crate::server) fn want_of_room(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
         let Config { records_max, tombstones_max, .. } = self.config;
         if !holds(Rule::Capacity) {
             return Ok(None);
@@ -200,10 +220,29 @@ impl Turn<'_> {
     /// object is about to: alarms may have been given up, so none can be relied on.
     fn is_to_sweep(&self, loaded: &Loaded, aside: &Aside<'_>) -> bool {
         let now_ms = self.instant.now_ms;
-        let is_seen_to = loaded.swept_ms.0.is_some_and(|swept_ms| now_ms < swept_ms + chores::SEEN_TO_MS);
+        let is_seen_to = loaded.swept_ms.0.is_some_and(|swept_ms| now_ms < swept_ms + SEEN_TO_MS);
         let is_due = || loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
         loaded.may_sweep.0 && (aside.sweep || !is_seen_to && is_due() || self.is_crowded(loaded))
     }
+}
+
+/// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
+pub(in crate::server) fn sweep(
+    sql: &dyn Sql,
+    instant: Instant,
+    retention_s: i64,
+    after: &mut Loaded,
+) -> Result<bool, SqlError> {
+    let mut is_written = false;
+    if after.sessions.is_due(instant.now_ms) {
+        is_written |= after.sessions.page(sql, instant, retention_s)?;
+    }
+    let swept = after.sweep.page(sql, (instant.passed_s(), after.forgets_s), instant.now_ms, retention_s)?;
+    after.count.records += swept.change.records;
+    after.count.tombstones += swept.change.tombstones;
+    after.count.dispatched += swept.change.dispatched;
+    after.sweep = swept.next;
+    Ok(is_written || swept.is_written)
 }
 
 fn reached(count: i64, max: u64) -> bool {

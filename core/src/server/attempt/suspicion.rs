@@ -17,7 +17,6 @@
 //! - A session is not left out so: what ended the object before is the first of its session that this object executes, whenever that comes
 //!   and whether or not it has a first-sent. A new holder begins with what was counted of the number.
 
-use super::Engine;
 use super::aside::Aside;
 use super::decision::poisoned;
 use super::turn::{Identified, Loaded, Turn, Work, rolled_back};
@@ -27,14 +26,12 @@ use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
-use crate::server::handler::Handler;
 use crate::server::storage::crashes::{CRASHES_MAX, Count};
 use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::{Record, State};
 use crate::server::storage::rows;
 use crate::server::storage::schema;
-use crate::server::storage::sessions;
-use crate::server::storage::sql::{Sql, SqlError, atomically};
+use crate::server::storage::sql::{SqlError, atomically};
 use crate::session::Numbered;
 use std::sync::Arc;
 
@@ -181,27 +178,13 @@ impl Own {
     }
 }
 
-impl<H: Handler> Engine<H> {
-    /// Whether what an attempt asks for has an outcome, of whatever kind, so that its handler won't run. Writes nothing, and says no where that can't be told.
-    pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
-        let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
-        match Attempt::parse(headers, loaded.clock_ms) {
-            Ok(Attempt { session: Some(Numbered { place, .. }), .. }) => {
-                let found = sessions::rows::find(sql, &place.session);
-                matches!(found, Ok(Some(session)) if place.seq <= session.last_seq())
-            }
-            Ok(Attempt { id: Some(id), .. }) => {
-                let found = rows::find_bare(sql, &id);
-                matches!(found, Ok(Some(record)) if !matches!(record.state, State::Suspect { .. }))
-            }
-            _ => false,
-        }
-    }
-}
-
 impl Turn<'_> {
     /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
-    pub(super) fn count_start(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+    pub(in crate::server) fn count_start(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+    ) -> Result<Answer, SqlError> {
         // A suspect has its place already.
         let has_place = identified.found.is_some() || self.want_of_room(loaded)?.is_none();
         if has_place && holds(Rule::StartCounted) {
@@ -220,7 +203,7 @@ impl Turn<'_> {
 
     /// Counts the start of an object that died, where nothing was counted ahead of this attempt: its client came back late.
     /// Refuses the id for good if that was one too many.
-    pub(super) fn count_dead_start(
+    pub(in crate::server) fn count_dead_start(
         &self,
         loaded: &mut Loaded,
         identified: &mut Identified<'_>,
@@ -236,7 +219,11 @@ impl Turn<'_> {
     }
 
     /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
-    pub(super) fn count_crash(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
+    pub(in crate::server) fn count_crash(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+    ) -> Result<Answer, SqlError> {
         let count = Count::of(identified.found.as_ref()).crashed();
         self.put_count(loaded, identified, count)?;
         let id = identified.id.as_str();
@@ -266,7 +253,12 @@ impl Turn<'_> {
     }
 
     /// Takes back the count of a start that ended, if only with a failure.
-    pub(super) fn end_start(&self, work: &mut Work<'_>, id: &RequestId, found: &Record) -> Result<(), SqlError> {
+    pub(in crate::server) fn end_start(
+        &self,
+        work: &mut Work<'_>,
+        id: &RequestId,
+        found: &Record,
+    ) -> Result<(), SqlError> {
         match found.state {
             State::Suspect { crashes: 0, .. } => {
                 rows::delete(self.sql, id)?;

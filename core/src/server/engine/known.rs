@@ -1,0 +1,54 @@
+//! What an object knows of its key, for its host: none of it is an attempt, and none of it writes.
+
+use super::Engine;
+use crate::header::Attempt;
+use crate::message::Headers;
+use crate::server::attempt::counters::Counters;
+use crate::server::handler::Handler;
+use crate::server::log;
+use crate::server::storage::record::{Change, State};
+use crate::server::storage::sql::{Sql, SqlError};
+use crate::server::storage::{rows, schema, sessions};
+use crate::session::Numbered;
+
+impl<H: Handler> Engine<H> {
+    /// What stands for its key in the log, as far as it is known.
+    pub fn key_hash(&self, sql: &dyn Sql) -> Option<String> {
+        let stored = || schema::key(sql).ok().flatten();
+        self.own.0.clone().or_else(stored).as_ref().map(log::key_hash)
+    }
+
+    /// How often each `Semel-Status` was answered since the object started.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many records and tombstones the key keeps, as of the last commit.
+    pub fn count(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Change, SqlError> {
+        let loaded = self.load(sql, wall_ms)?;
+        Ok(self.loaded.insert(loaded).count)
+    }
+
+    /// The key's clock, for an answer that needs nothing of the storage. None after it tells an earlier one.
+    pub fn tell_ms(&mut self, wall_ms: i64) -> i64 {
+        let clock_ms = self.loaded.as_mut().map_or(&mut self.told_ms, |loaded| &mut loaded.clock_ms);
+        *clock_ms = wall_ms.max(*clock_ms);
+        *clock_ms
+    }
+
+    /// Whether what an attempt asks for has an outcome, of whatever kind, so that its handler won't run. Writes nothing, and says no where that can't be told.
+    pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
+        let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
+        match Attempt::parse(headers, loaded.clock_ms) {
+            Ok(Attempt { session: Some(Numbered { place, .. }), .. }) => {
+                let found = sessions::rows::find(sql, &place.session);
+                matches!(found, Ok(Some(session)) if place.seq <= session.last_seq())
+            }
+            Ok(Attempt { id: Some(id), .. }) => {
+                let found = rows::find_bare(sql, &id);
+                matches!(found, Ok(Some(record)) if !matches!(record.state, State::Suspect { .. }))
+            }
+            _ => false,
+        }
+    }
+}
