@@ -1,5 +1,5 @@
 // `ARCHITECTURE.md` says of each file of the core but those of its smaller rooms, of the SDK's host and of the worker's what it is for, and of none that isn't there. It and
-// `CONTRIBUTING.md` have each folder of tests.
+// `CONTRIBUTING.md` have each folder of tests. The rooms of the server are in an order in which none knows a later one.
 
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
@@ -30,6 +30,51 @@ test("each part of the core is in its tables, once, and all that is in them is t
   }
   const own = namesIn(shared).filter((name) => name.endsWith(".rs"));
   assert.deepEqual([...own, "client/", "server/"].sort(), await parts("core/src"));
+});
+
+/** What a file of the server's names of it: the paths below `crate::server`, of those parts that are compiled into the product. */
+function named(file, source) {
+  const code = source.split(/^#\[cfg\(test\)\]$/m)[0].replaceAll(/\/\/.*$/gm, "").replaceAll(/\s+/g, " ");
+  const here = file.replace(/(?:\/?mod)?\.rs$/, "").split("/").filter(Boolean);
+  const leaves = (path) => {
+    const [, before, within] = /^([^{]*)\{(.*)\}$/s.exec(path.trim()) ?? [];
+    if (within === undefined) return [path.trim()];
+    // Commas of this level alone: those of an inner one are behind its brace.
+    let depth = 0;
+    const parts = [...within].map((each) => ((depth += { "{": 1, "}": -1 }[each] ?? 0), each === "," && depth === 0 ? "\n" : each)).join("").split("\n");
+    return parts.filter((part) => part.trim() !== "").flatMap((part) => leaves(before + part.trim()));
+  };
+  const imported = [...code.matchAll(/\buse ([^;]+);/g)].flatMap(([, path]) => leaves(path));
+  const inline = [...code.replaceAll(/\buse [^;]+;/g, "").matchAll(/\b(?:crate::server|super)(?:::\w+)+/g)].map(([path]) => path);
+  return [...imported, ...inline].flatMap((path) => {
+    const steps = path.replace(/ as .*/, "").split("::");
+    if (steps[0] === "crate") return steps[1] === "server" ? [steps.slice(2)] : [];
+    const up = steps.findIndex((step) => step !== "super");
+    return up > 0 && up <= here.length ? [[...here.slice(0, here.length - up), ...steps.slice(up)]] : [];
+  });
+}
+
+test("each room of the server knows those before it in the table, and none after it", async () => {
+  const root = join(ROOT, "core/src/server");
+  const table = section("### The core, by file").split("| in `server/` |")[1].split("| in `client/` |")[0];
+  const rows = table.split("\n").filter((line) => line.startsWith("| `"));
+  const rooms = rows.map((line) => namesIn(line.split("|")[1]).map((name) => name.replace(/\/$|\.rs$/, "")));
+  const place = (room) => rooms.findIndex((names) => names.includes(room));
+  // What the server shows of its rooms without their names.
+  const shown = new Map(named("mod.rs", (await readFile(join(root, "mod.rs"), "utf8")).replaceAll(/pub use /g, "use crate::server::")).map((path) => [path.at(-1), path[0]]));
+  const files = (await readdir(root, { recursive: true })).filter((file) => file.endsWith(".rs") && file !== "mod.rs" && !file.endsWith("tests.rs"));
+  const wrong = [];
+  let found = 0;
+  for (const file of files) {
+    const own = file.split("/")[0].replace(/\.rs$/, "");
+    for (const [first, ...rest] of named(file, await readFile(join(root, file), "utf8"))) {
+      const room = shown.get(first) ?? first;
+      found += room === own ? 0 : 1;
+      if (room !== own && (place(room) === -1 || place(room) >= place(own) && !rooms[place(own)].includes(room))) wrong.push(`${file}: ${[first, ...rest].join("::")}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+  assert.ok(found > 200, "what files name of other rooms is found");
 });
 
 test("each file of the SDK's host, and of the worker's, is named", async () => {

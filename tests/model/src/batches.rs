@@ -20,7 +20,7 @@ use semel_core::problem::Problem;
 use semel_core::rules::{self, Rule};
 use semel_core::server::batch::Batch;
 use semel_core::server::edge::auth::{Asker, Grant};
-use semel_core::server::{Answer, Config, engine::together};
+use semel_core::server::{Answer, Config, batch::together};
 use serde_json::{Value, json};
 use stateright::{Model, Property};
 

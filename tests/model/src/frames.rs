@@ -15,7 +15,7 @@ use semel_core::id::{Key, Principal};
 use semel_core::message::Headers;
 use semel_core::server::batch::Batch;
 use semel_core::server::edge::auth::{Asker, Grant};
-use semel_core::server::{Answer, engine::together};
+use semel_core::server::{Answer, batch::together};
 use serde_json::{Value, json};
 
 /// The key of all sessions.

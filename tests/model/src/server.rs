@@ -14,9 +14,9 @@ use semel_core::id::{Key, Principal};
 use semel_core::message::{Headers, Method, Request};
 use semel_core::problem::Problem;
 use semel_core::server::attempt::suspicion;
+use semel_core::server::batch::together::Asked;
 use semel_core::server::batch::{Batch, Element};
 use semel_core::server::edge::router::{Route, route};
-use semel_core::server::engine::together::Asked;
 use semel_core::server::{Access, Answer, Config, Engine, Gate, SqlError, engine::Arrival};
 
 /// The key's object and what it has committed.

@@ -31,6 +31,10 @@ pub struct Config {
 
 /// A request's body has at most so many bytes.
 pub const REQUEST_BODY_BYTES_MAX: usize = 1 << 20;
+/// A batch, or a frame of a socket, has at most so many elements.
+pub const ELEMENTS_MAX: usize = 256;
+/// The answers to it have at most so many bytes.
+pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
 /// An outcome's body has at most so many bytes.
 pub const OUTCOME_BODY_BYTES_MAX: usize = 1 << 20;
 /// An outcome's headers have at most so many bytes, names and values together. Node's `fetch` takes twice as many, those of this layer among them: more would

@@ -8,7 +8,7 @@
 //! - Whatever is let in is paid for in full: many at once begin where there is room for a burst, and who made them owes the rest.
 //! - A refusal takes nothing. The wait that it tells is true: whoever waits so long, and asks alone, is let in.
 
-use crate::server::batch::ELEMENTS_MAX;
+use crate::server::config::ELEMENTS_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -12,13 +12,13 @@
 //! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
 
 use super::Engine;
+use super::report::Report;
 use crate::rules::{Rule, holds};
 use crate::server::Answer;
 use crate::server::attempt::aside::sweep;
 use crate::server::attempt::turn::Loaded;
 use crate::server::effects;
 use crate::server::handler::Handler;
-use crate::server::registry::Report;
 use crate::server::storage::record::Change;
 use crate::server::storage::schema::{self, DELETED, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};

@@ -134,7 +134,11 @@ impl Turn<'_> {
     }
 
     /// Acknowledges what has been read.
-    pub(super) fn acknowledge_all(&mut self, loaded: &mut Loaded, acks: Vec<Ack>) -> Result<Answer, SqlError> {
+    pub(in crate::server) fn acknowledge_all(
+        &mut self,
+        loaded: &mut Loaded,
+        acks: Vec<Ack>,
+    ) -> Result<Answer, SqlError> {
         self.acks.extend(acks);
         self.set_aside(loaded, None, Aside::default())?;
         Ok(Answer::changed())

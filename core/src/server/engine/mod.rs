@@ -2,23 +2,24 @@
 //!
 //! - `execution`: the way of an attempt from start to end; what it works on is in [`attempt`](super::attempt)
 //! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
-//! - [`opening`]: what an object that starts looks at. `known`: what it tells its host. [`chores`]: what it does without a request; `sending`: what its handler
+//! - [`opening`]: what an object that starts looks at. `known`: what it tells its host. [`chores`]: what it does without a request; `report`: what it tells the registry; `sending`: what its handler
 //!   has sent to others
-//! - [`together`]: many attempts in one commit
+//! - `ahead`: what is read before anything runs
 //!
 //! Invariants:
 //! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
 //! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
 //!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
 
+pub(super) mod ahead;
 pub mod chores;
 pub(super) mod execution;
 mod known;
 pub mod opening;
 pub mod remote;
+pub(super) mod report;
 mod sending;
 pub(super) mod settling;
-pub mod together;
 
 use crate::header;
 use crate::id::{Key, Principal, RequestId};
@@ -39,9 +40,9 @@ use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::totals;
 use crate::server::storage::watched::Watched;
 use crate::server::uncompared::Uncompared;
+use ahead::Ahead;
 use chores::Chores;
 use opening::Opening;
-use together::Ahead;
 
 pub use crate::server::attempt::turn::Arrival;
 

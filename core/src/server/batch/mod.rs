@@ -1,4 +1,4 @@
-//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`crate::server::engine::together`].
+//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`together`], in one commit.
 //!
 //! Invariants:
 //! - A batch is read whole before anything of it runs: of one that can't be read, nothing does.
@@ -6,8 +6,10 @@
 //! - A socket has a frame read only as long as the token lasts that it began with: nobody else looks at that again.
 //! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
 
+pub mod together;
+
 use super::answer::{Answer, is_token_byte, is_value};
-use super::config::REQUEST_BODY_BYTES_MAX;
+use super::config::{ANSWERS_BYTES_MAX, ELEMENTS_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::json::read::{Json, Members};
 use super::json::write::Written;
@@ -21,10 +23,6 @@ use crate::server::attempt::decision::check_deadline;
 use crate::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
 use std::borrow::Cow;
 
-/// A batch, or a frame, has at most so many elements.
-pub const ELEMENTS_MAX: usize = 256;
-/// The answers to it have at most so many bytes.
-pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
 /// Kept of these for each element, which may have to be told that its answer has no room.
 const UNAVAILABLE_BYTES: usize = 640;
 /// The first frame of a socket has a token and a name. To read a megabyte costs ten times as much, and it is not known yet whether its sender may ask for anything.

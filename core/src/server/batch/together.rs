@@ -7,19 +7,20 @@
 //!   undone, and run without. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
 //!   for it knows where it was should one of them crash.
 
-use super::{Arrival, Engine};
-use crate::header::{self, Ack, quoted};
-use crate::id::{Invalid, Key, RequestId};
+use super::{Acknowledgement, Batch, Element, ROOM, without_room};
+use crate::header::{self, quoted};
+use crate::id::{Invalid, Key};
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
 use crate::server::attempt::turn::{Loaded, Purpose};
-use crate::server::batch::{self, Acknowledgement, Batch, Element};
 use crate::server::control::Control;
 use crate::server::edge::auth::Asker;
 use crate::server::edge::router::{is_administrative, judge};
+use crate::server::engine::ahead::Ahead;
+use crate::server::engine::{Arrival, Engine};
 use crate::server::handler::Handler;
 use crate::server::head;
 use crate::server::log;
@@ -119,7 +120,7 @@ impl<H: Handler> Engine<H> {
         let acks: Vec<_> = requests().flat_map(|request| header::acks(&request.headers).unwrap_or_default()).collect();
         let ahead = Ahead::of(requests(), &acks);
         let answers = self.at_a_desk(sql, &ahead, |engine, desk| {
-            let (mut may_sweep, mut room) = (true, batch::ROOM);
+            let (mut may_sweep, mut room) = (true, ROOM);
             let each = arrivals.iter().map(|arrival| {
                 let answer = engine.attempt(desk, *arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
                 // One by one, each is let go before the next has its own.
@@ -266,7 +267,7 @@ impl<H: Handler> Engine<H> {
             }
         }
         // Those that would have no room are not kept until all have run: together they may be more than an object has memory.
-        let mut room = batch::ROOM;
+        let mut room = ROOM;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             let answer = match request {
@@ -281,7 +282,7 @@ impl<H: Handler> Engine<H> {
                     room = left;
                     answer
                 }
-                None => batch::without_room(now_ms),
+                None => without_room(now_ms),
             });
         }
         Ok(answers)
@@ -307,27 +308,6 @@ fn path_of(pathname: &str, search: &str) -> Result<Path, Problem> {
 /// Of what a path may have here, what a URL escapes in it; and in a query.
 const PATH_ESCAPED: &AsciiSet = &QUERY_ESCAPED.remove(b'\'').add(b'^').add(b'`').add(b'{').add(b'}');
 const QUERY_ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b'"').add(b'\'').add(b'<').add(b'>');
-
-/// Whose records are read before anything runs.
-pub(super) struct Ahead<'a> {
-    pub ids: Vec<RequestId>,
-    pub acknowledged: Vec<&'a RequestId>,
-}
-
-impl<'a> Ahead<'a> {
-    /// `acks`: those of all requests.
-    pub fn of<'r>(requests: impl Iterator<Item = &'r Request>, acks: &'a [Ack]) -> Self {
-        Self {
-            ids: requests.filter_map(|request| written_id(&request.headers)).collect(),
-            acknowledged: acks.iter().map(|ack| &ack.id).collect(),
-        }
-    }
-}
-
-/// The id that a request names in the way that nearly all do. Of others the record is read when it is asked for.
-fn written_id(headers: &Headers) -> Option<RequestId> {
-    RequestId::new(header::plain_id(headers.get("idempotency-key")?)?).ok()
-}
 
 /// What reads runs in a transaction that is undone, whatever comes of it.
 fn is_undone_always(request: &Request) -> bool {
