@@ -10,7 +10,7 @@ use semel_core::server::config::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use semel_core::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
 use semel_core::server::head::URL_BYTES_MAX;
 use semel_support::batches::{asker, at, count, limited, run, statuses};
-use semel_support::{KEY, START_MS, World, post};
+use semel_support::{KEY, START_MS, START_S, World, post};
 use serde_json::{Value, json};
 
 #[test]
@@ -147,6 +147,27 @@ fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch
     world.database.crash_before(0);
     let ended = world.frame(&json!({ "frame": 1, "requests": [], "acks": ["b"] }));
     assert_eq!(ended.expect_err("storage").code, Code::Unavailable);
+}
+
+#[test]
+fn nothing_of_a_batch_is_told_as_done_that_could_not_acknowledge() {
+    let mut world = World::new();
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        world.send(&post("/count").id(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+    }
+    let acks = ids.map(|id| json!({ "id": id, "until": START_MS }));
+    let frame = json!({ "frame": 1, "requests": [count("d")], "acks": acks }).to_string();
+    let together = |world: &mut World| {
+        let batch = Batch::parse_frame(&key(), &asker("alice"), START_MS, Some(frame.as_bytes())).expect("a frame");
+        world.in_one_commit(&asker("alice"), batch).expect("a batch").map(|replies| statuses(&replies).join(" "))
+    };
+    let kept = |world: &World| (world.database.number("SELECT count(*) FROM semel_records"), world.effects_of("d"));
+    // The client takes the answers for the word that all three are acknowledged. At a desk, and without.
+    world.database.fail_at("INSERT INTO semel_tombstones", 2);
+    assert_eq!((together(&mut world), kept(&world)), (None, (3, 0)));
+    world.database.calm();
+    assert_eq!((together(&mut world).as_deref(), kept(&world)), (Some("executed"), (1, 1)));
 }
 
 #[test]

@@ -195,6 +195,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_a_bounded_number_of_origins() {
+        let list = |count: usize| (0..count).map(|n| format!("https://a{n}.example")).collect::<Vec<_>>().join(" ");
+        assert!(matches!(cors(&list(ORIGINS_MAX)), Ok(Cors::Listed(origins)) if origins.len() == 100));
+        assert!(cors(&list(ORIGINS_MAX + 1)).is_err_and(|error| error.contains("more than 100 origins")));
+    }
+
+    #[test]
     fn a_list_with_other_signs_between_is_told_what_stands_there() {
         for bad in [
             "https://a.example,https://b.example",
