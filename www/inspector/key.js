@@ -61,7 +61,7 @@ function recordsOf({ key, now }, first, context) {
       return { items: records, next };
     };
     const nothing = state ? "There are none." : "There are no records here.";
-    const list = endless({ name: state ? "records few" : "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing, signal, onerror: context.onerror });
+    const list = endless({ name: "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing, signal, onerror: context.onerror });
     section.replaceChildren(heading, tools, list);
   };
   const choose = (state) => {

@@ -33,7 +33,7 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
     foot.querySelector(".trouble")?.remove();
     try {
       const { items, next: cursor, total } = await load(after);
-      if (items.length > 0) table.append(make("div", { role: "rowgroup", class: "page" }, ...items.map(row)));
+      if (items.length > 0) table.append(pageOf(items));
       shown += items.length;
       [after, isOver] = [cursor, cursor === null];
       // Of a page nothing may be meant, and something of the next.
@@ -57,6 +57,13 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
   function told(total) {
     const of = total === undefined ? (isOver ? "" : " so far") : ` of ${number(total)}`;
     return `${number(shown)}${of} ${noun}${(total ?? shown) === 1 ? "" : "s"}`.replace(/^(\S+) so far (.*)$/, "$1 $2 so far");
+  }
+
+  function pageOf(items) {
+    const page = make("div", { role: "rowgroup", class: "page" }, ...items.map(row));
+    // It has the room of its own rows before it is drawn, the last page too: a scroll bar tells how much there is.
+    page.style.setProperty("--rows", items.length);
+    return page;
   }
 
   const row = (item) => make("div", { role: "row" }, ...cells(item).map((cell, at) => make("div", { role: "cell", class: columns[at][1], "data-label": columns[at][0] }, cell)));
