@@ -4,6 +4,9 @@
 
 import { glue } from "./module.js";
 
+// Objects are called by their methods. Where the runtime can't, as by an old date, each request would fail at whatever comes first.
+if (globalThis.Cloudflare?.compatibilityFlags.rpc === false) throw new Error("Semel needs a compatibility_date of 2024-04-03 or later");
+
 export const SHARDS = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
 
 /** A stub of the object that has this name, in the jurisdiction that is set, if one is. */

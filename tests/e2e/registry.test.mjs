@@ -111,6 +111,10 @@ test("without objects nothing runs, and the log says what is not bound", async (
   await server.line(/SEMEL is not bound/);
 });
 
+test("without calls between objects, as by an old compatibility_date, it does not start, and says why", async (t) => {
+  await assert.rejects(serve((end) => t.after(end), "probe", {}, { compatibilityFlags: ["no_rpc"] }), /Semel needs a compatibility_date of 2024-04-03 or later/);
+});
+
 test("an idle key is swept by its alarm, and tells the registry that it is empty", async (t) => {
   const server = await serve((end) => t.after(end), "probe", OFTEN);
   const before = nowS();
