@@ -63,7 +63,7 @@ export class Effects {
         this.#host.ctx.waitUntil(this.#send(next));
       }
     } catch (error) {
-      noteOf(this.#host.engine, `what a key has sent waits: ${error}`);
+      noteOf(this.#host.engine, `what a key has to send can't be looked at: ${error}`);
       return true;
     } finally {
       this.#asking = undefined;

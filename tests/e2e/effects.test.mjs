@@ -166,7 +166,7 @@ test("where the storage fails, the log says so, and it is asked for again", asyn
   const its = sender(t, { next: [TO_KEY] });
   Object.assign(its, { wakesMs: NOW, fails: "the disk is full" });
   await its.begin();
-  assert.match(its.notes()[0], /what a key has sent waits: Error: the disk is full/);
+  assert.match(its.notes()[0], /what a key has to send can't be looked at: Error: the disk is full/);
   assert.deepEqual([its.asked, its.woken], [1, 1]);
   its.fails = undefined;
   await its.pass(1_010);
