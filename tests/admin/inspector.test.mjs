@@ -279,6 +279,16 @@ test("few records that are below what is seen have the room of few: nobody scrol
   }
 });
 
+test("on a phone no date beside a plot is broken in two", LIMIT, async (t) => {
+  const { tab } = await open(t, at(FOREIGN), { viewport: { width: 360, height: 740 } });
+  await shows(tab, "in steps of");
+  const lines = await tab.locator(".plot-text .hint").evaluate(({ firstChild: text }) => {
+    const range = document.createRange();
+    return [...text.data.matchAll(/\d+-\d+-\d+/g)].map(({ index, 0: date }) => (range.setStart(text, index), range.setEnd(text, index + date.length), range.getClientRects().length));
+  });
+  assert.deepEqual(lines, [1, 1]);
+});
+
 test("who types a prefix goes on where they were, and what an input method composes is left alone", LIMIT, async (t) => {
   const { mine, tab } = await open(t);
   await hasRows(tab, 100);

@@ -152,6 +152,21 @@ test("the dedup set grows with requests and shrinks with acknowledgements", LIMI
   assert.ok((await tab.locator("#plot canvas").count()) === 1);
 });
 
+test("where nothing was sent yet, the plot has room for some seconds, and is marked by no thousandths of them", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  await mine.before(() => {
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    window.drawn = [];
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+      window.drawn.push(text);
+      return fillText.call(this, text, ...place);
+    };
+  });
+  const tab = await mine.open("/");
+  const seconds = await until(() => tab.evaluate(() => window.drawn.some((text) => / s$/.test(text)) && window.drawn.filter((text) => / s$/.test(text))), "there is an axis");
+  assert.ok(seconds.includes("5 s") && seconds.every((text) => /^\d(\.\d\d?)? s$/.test(text)), seconds.join());
+});
+
 test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
   const times = [];
   let tab;

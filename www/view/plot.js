@@ -47,7 +47,7 @@ export class Plot {
       height: HEIGHT_PX,
       legend: { show: false },
       cursor: { show: false },
-      scales: { x: { time: false }, y: { range: (_, __, max) => [0, Math.max(5, max * 1.1)] } },
+      scales: { x: { time: false, range: (_, __, max) => [0, Math.max(5, max)] }, y: { range: (_, __, max) => [0, Math.max(5, max * 1.1)] } },
       axes: [
         { ...axis, values: (_, ticks) => ticks.map((tick) => `${tick} s`) },
         { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] },
