@@ -43,6 +43,18 @@ fn an_administrator_is_told_which_requests_of_a_key_they_are() {
 }
 
 #[test]
+fn what_has_no_outcome_has_no_status_in_a_list_wherever_it_was_sent() {
+    let mut world = remote(Policy::Report);
+    world.handler.whither.set(7);
+    let sent = dispatched(&mut world, &order("a"), 1);
+    world.settle(&order("a"), &sent, answered(201, "made"));
+    in_doubt(&mut world, "b");
+    let page = world.send(&ask("/records")).json();
+    let told = |at: usize| [&page["records"][at]["id"], &page["records"][at]["status"], &page["records"][at]["bytes"]];
+    assert_eq!([told(0), told(1)], [[&"a".into(), &201.into(), &4.into()], [&"b".into(), &Value::Null, &Value::Null]]);
+}
+
+#[test]
 fn what_was_given_up_while_it_is_under_way_is_no_other_that_is_in_doubt() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");

@@ -5,7 +5,7 @@
 //! - What a request asks of many rows is bounded, but for one that deletes all of them.
 
 use super::packed;
-use super::record::Record;
+use super::record::{Record, State};
 use super::retention::Sweep;
 use super::rows::{bare_columns, from_bare_row, number};
 use super::sql::{Sql, SqlError, Value};
@@ -52,7 +52,10 @@ pub fn glance(sql: &dyn Sql, after: &str, limit: i64, state: Option<i64>) -> Res
         let bytes = row.pop()?.as_integer();
         let status = row.pop()?.as_integer();
         let id = RequestId::new(row.pop()?.into_text()?).ok()?;
-        Some(Glance { id, record: from_bare_row(row)?, status, bytes })
+        let record = from_bare_row(row)?;
+        // Of what is in doubt, this column has where it was sent.
+        let status = status.filter(|_| matches!(record.state, State::Executed(..)));
+        Some(Glance { id, record, status, bytes })
     };
     rows.into_iter().map(|row| glance(row).ok_or_else(unreadable)).collect()
 }
