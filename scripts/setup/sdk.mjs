@@ -39,7 +39,7 @@ const CRATE = "semel-sdk";
 const CALL = "_call";
 /** Properties that only the SDK's own code knows: in what is built their names are short, in all scripts the same. None is in a type of the package, nor is any of what it uses of a runtime's. */
 export const OWN_NAMES =
-  /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone)$/;
+  /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone|byte|end|forgets|host|later|left|show|ticket)$/;
 /**
  * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written
  * where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The

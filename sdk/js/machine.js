@@ -4,6 +4,7 @@
 // - Nothing is decided here.
 // - What the module asks for is done in order, never from within a call of it: what is told meanwhile adds to it.
 // - Once it is closed, nothing is told and no timer runs.
+// - A module that has trapped is called no more: what it holds may be half of something. Whoever has it is told, once.
 
 import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
@@ -23,13 +24,14 @@ export const RESUME = 11;
 export const RESUME_ALL = 12;
 export const WAKE = 13;
 export const DOUBT_CLOCK = 14;
-export const CLOSE = 15;
 export const OFFLINE = 16;
 export const ONLINE = 17;
 export const LEAVE = 19;
 export const WATCH = 20;
 export const TICKET_OF = 21;
 const IS_DONE = 22;
+/** What whoever waits gets as it ends. */
+export const CLOSED = ["closed", "unknown", "same-id", "it was closed; what is stored goes on when opened again"];
 /** For so long a timer can be set, and for not much more; it is set again then. */
 const TIMER_MS_MAX = 2e9;
 /** So far may the two clocks drift apart by themselves. */
@@ -96,8 +98,7 @@ export class Machine {
     const rows = await this.#rows();
     // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
     const alive = await whoLives();
-    if (this.#isClosed) return [];
-    return this.tell(STORED, rows.length, rows, optional(alive?.join("\n"))).text().split("\n");
+    return this.tell(STORED, rows.length, rows, optional(alive?.join("\n")))?.text().split("\n") ?? [];
   }
 
   /** Each request that is stored and not answered: id, method, target, state and attempts. */
@@ -108,13 +109,10 @@ export class Machine {
   }
 
   close() {
-    // What was asked for before is not done any more, but what is to be stored: within an event, say, it was given up.
-    for (let next; (next = this.#todo.shift()); ) if (next[0] === this.#change) next[0](...next.slice(1));
-    // Whatever the clocks say: one that was never opened, since its store can't be read, has none to doubt.
-    this.#call(CLOSE, 0);
-    this.#do();
     this.#isClosed = true;
     clearTimeout(this.#timer);
+    // What was asked for before is not done any more, but what is to be stored: within an event, say, it was given up.
+    for (let next; (next = this.#todo.shift()); ) if (next[0] === this.#change) next[0](...next.slice(1));
     this.#quietly((store) => store?.close?.());
   }
 
@@ -136,31 +134,38 @@ export class Machine {
       this.#call(DOUBT_CLOCK, 0);
     }
     // A copy: what is done writes over it.
-    const result = new Reader(this.#call(what, which, ...more).slice());
+    const result = this.#call(what, which, ...more)?.slice();
     this.#do();
-    return result;
+    return result && new Reader(result);
   }
 
-  /** One call of the module: what it gives back, until the next. What it asks for is put on the list. */
+  /** One call of the module: what it gives back, until the next; undefined where it has trapped. What it asks for is put on the list. */
   #call(what, ...told) {
-    const { memory, input, _call, length } = this.#exports;
-    const parts = [performance.now(), told].flat(Infinity);
-    const room = roomFor(parts) + 1;
-    // An address past 2 GiB comes as a negative number.
-    const start = input(room) >>> 0;
-    const bytes = new Uint8Array(memory.buffer);
-    bytes[start] = what;
-    const answer = _call(lay(bytes, start + 1, parts) - start) >>> 0;
-    const output = new Reader(new Uint8Array(memory.buffer), answer, answer + length());
-    if (output.isEmpty()) throw unreadable();
-    const wakes = output.byte() ? output.integer() : Infinity;
-    this.#host.count(output.integer(), output.integer());
-    const result = output.bytes();
-    // How many bytes the rest is.
-    output.integer();
-    while (!output.isEmpty()) this.#todo.push(this.#read(output));
-    this.#wakeAt(wakes);
-    return result;
+    try {
+      const { memory, input, _call, length } = this.#exports;
+      const parts = [performance.now(), told].flat(Infinity);
+      const room = roomFor(parts) + 1;
+      // An address past 2 GiB comes as a negative number.
+      const start = input(room) >>> 0;
+      const bytes = new Uint8Array(memory.buffer);
+      bytes[start] = what;
+      const answer = _call(lay(bytes, start + 1, parts) - start) >>> 0;
+      const output = new Reader(new Uint8Array(memory.buffer), answer, answer + length());
+      if (output.isEmpty()) throw unreadable();
+      const wakes = output.byte() ? output.integer() : Infinity;
+      this.#host.count(output.integer(), output.integer());
+      const result = output.bytes();
+      // How many bytes the rest is.
+      output.integer();
+      while (!output.isEmpty()) this.#todo.push(this.#read(output));
+      this.#wakeAt(wakes);
+      return result;
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      // Once: without it nothing is called any more.
+      this.#exports &&= void console.error("semel:", error);
+      this.#host.end(error);
+    }
   }
 
   #wakeAt(wakes) {
@@ -199,7 +204,7 @@ export class Machine {
         return [this.#change, from.integer(), from.text(), true];
       case 1: {
         const ids = from.text().split("\n");
-        return [() => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)[0] === 1))];
+        return [() => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)?.[0] === 1))];
       }
       case 2:
         return [host.transmit, ...requestOf(from), copy()];
@@ -235,7 +240,7 @@ export class Machine {
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();
         const made = this.#call(CHANGE, number, optional(row));
-        // It is to go, to be what comes after its length, or to stay. A copy: a store may keep all that a view is of.
+        // It is to go, to be what comes after its length, or to stay; where there is no answer, this throws. A copy: a store may keep all that a view is of.
         return [null, made.slice(9)][made[0]];
       }, isPatient);
     } catch (error) {

@@ -10,7 +10,7 @@ import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
 import { hashOf, ownId } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { ANSWERED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME, RESUME_ALL, TICKET_OF, WATCH } from "./machine.js";
+import { ANSWERED, CLOSED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME, RESUME_ALL, TICKET_OF, WATCH } from "./machine.js";
 import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
@@ -47,7 +47,7 @@ export class Outbox extends View {
 
   /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module, `sessions` what opens a session. */
   static async open(options, load, sessions) {
-    const setup = { ...setupOf(options), sessions };
+    const setup = { ...setupOf(options), later: sessions };
     const semel = new this(setup, await load());
     await semel.#start(options);
     return semel;
@@ -76,12 +76,13 @@ export class Outbox extends View {
       const isNew = online !== this.getSnapshot().online;
       this.#machine.tell(online ? ONLINE : OFFLINE);
       View.show(this, { online });
-      if (isNew) this.dispatchEvent(new Event(online ? "online" : "offline"));
+      if (isNew) this.#tell(online ? "online" : "offline");
     };
     listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
       // A page that is prerendered has its lock when it is shown, however late that is.
       await inTime(this.#light(own ? own.presence?.(owner) : await lightBeacon(database, owner)));
+      this.#closing.signal.throwIfAborted();
     } catch (error) {
       this.#end();
       throw error;
@@ -172,7 +173,7 @@ export class Outbox extends View {
 
   /** A session at a key: see `session.js`, which is loaded at the first. At the outbox itself: see `gathered.js`. */
   async session(...named) {
-    return (await this.#setup.sessions()).default(this, this.#setup, this.#closing.signal, ...named);
+    return (await this.#setup.later()).default(this, this.#setup, this.#closing.signal, ...named);
   }
 
   async pending() {
@@ -185,7 +186,7 @@ export class Outbox extends View {
   }
 
   async close() {
-    if (!this.#closing.signal.aborted) this.#end();
+    this.#end();
   }
 
   /** What a promise gives, unless the outbox is closed before, or `signal` aborts: what may never settle must not be waited for then. */
@@ -205,13 +206,20 @@ export class Outbox extends View {
     }
   }
 
-  #end() {
-    this.#closing.abort(new TypeError("semel: it is closed"));
+  /** `broken`: what the module ended with, if it did so by itself. */
+  #end(broken) {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new TypeError("semel: it is closed", broken && { cause: broken }));
+    this.#lost = broken ?? this.#lost;
     for (const stop of this.#waiting) stop(this.#closing.signal.reason);
     clearInterval(this.#looking);
     for (const underWay of this.#attempts.values()) underWay.abort();
     this.#machine.close();
+    const { count, gaveUp } = this.#setup.host;
+    count(0, 0);
+    for (const [requestId] of this.#callers) gaveUp(requestId, CLOSED);
     this.#beacon?.leave();
+    this.#tell("closed", { error: broken });
   }
 
   /** A read, or a method that the protocol does not execute: sent as it is, and once. */
@@ -228,7 +236,7 @@ export class Outbox extends View {
     const begin = (caller) => {
       if (this.#machine.tell(REQUEST, requestId, request)?.integer() !== 0) return;
       this.#leave(requestId, caller);
-      caller.settled();
+      caller.forgets();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isDrawn);
@@ -238,7 +246,7 @@ export class Outbox extends View {
   #wait(requestId, signal, begin, aborted, isDrawn) {
     return new Promise((resolve, reject) => {
       const abort = () => aborted(caller);
-      const caller = { isDrawn, resolve, reject, settled: () => signal?.removeEventListener("abort", abort) };
+      const caller = { isDrawn, resolve, reject, forgets: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
       // First: what begins may be over by the end of that, and a store that is asked synchronously may abort it.
       signal?.addEventListener("abort", abort);
@@ -264,6 +272,7 @@ export class Outbox extends View {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
       count: (pending, paused) => View.show(this, { pending, paused }),
+      end: (broken) => this.#end(broken),
       abort: (attempt) => {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
@@ -302,7 +311,7 @@ export class Outbox extends View {
   #callersOf(requestId) {
     const callers = this.#callers.get(requestId) ?? [];
     this.#callers.delete(requestId);
-    for (const { settled } of callers) settled();
+    for (const { forgets } of callers) forgets();
     return callers;
   }
 

@@ -51,6 +51,8 @@ export function sendInBackground(options) {
 
 /** In the page: asks for that when something waits and the page may be about to go. */
 export function askToSendInBackground(semel) {
+  const closing = new AbortController();
+  semel.addEventListener("closed", () => closing.abort());
   navigator.serviceWorker?.ready.then((registration) => {
     const ask = () => {
       const { pending, online } = semel.getSnapshot();
@@ -60,10 +62,10 @@ export function askToSendInBackground(semel) {
       registration.active.postMessage(TAG);
       registration.sync.register(TAG).catch(() => {});
     };
-    if (!registration.sync) return;
+    if (!registration.sync || closing.signal.aborted) return;
     registration.active.postMessage(HERE);
     // It is called now too.
     semel.subscribe(ask);
-    for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, true);
+    for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, { capture: true, signal: closing.signal });
   });
 }

@@ -10,7 +10,7 @@ import { SemelError } from "./errors.js";
 import { sendFrame } from "./frames.js";
 import { gather } from "./gathered.js";
 import { indexedDbStore } from "./indexeddb.js";
-import { ANSWERED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
+import { ANSWERED, CLOSED, GIVE_UP, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME_ALL } from "./machine.js";
 import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
@@ -67,7 +67,7 @@ class Session {
   #looking;
   #ending = new AbortController();
   /** Rejects once it is closed: what may never settle must not be waited for then. */
-  #ended = new Promise((_, reject) => this.#ending.signal.addEventListener("abort", () => reject(closed())));
+  #ended = new Promise((_, reject) => this.#ending.signal.addEventListener("abort", () => reject(this.#ending.signal.reason)));
   /** All that its outbox has. */
   #together;
   /** How frames go: see `sendFrame`. */
@@ -138,7 +138,7 @@ class Session {
     const [{ epoch, lastSeq }] = await Promise.all([taken, this.#inTime(this.#light(own ? own.presence?.(owner) : lightBeacon(database, owner)))]);
     Object.assign(this, { epoch, lastSeq });
     await this.#inTime(this.#look());
-    if (this.#isClosed) throw closed();
+    this.#ending.signal.throwIfAborted();
     // In Node, no process goes on for that alone.
     if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
   }
@@ -280,10 +280,13 @@ class Session {
     this.#machine.tell(RESUME_ALL);
   }
 
-  close = async () => {
+  close = async () => this.#close();
+
+  /** `broken`: what the module ended with, if it did so by itself. */
+  #close(broken) {
     if (this.#isClosed) return;
-    this.#tell();
-    this.#ending.abort();
+    if (!broken) this.#tell();
+    this.#ending.abort(new SemelError("", CLOSED, broken));
     clearInterval(this.#looking);
     for (const call of this.#calls) this.#stop(call);
     for (const underWay of this.#attempts.values()) underWay.abort();
@@ -291,10 +294,11 @@ class Session {
     this.#machine.close();
     this.#together.leave(this);
     this.#beacon?.leave();
-  };
+    if (broken) later(() => this.onended?.(this.#ending.signal.reason));
+  }
 
   #stop(call) {
-    this.#end(call).reject(closed(call.id));
+    this.#end(call).reject(new SemelError(call.id ?? "", CLOSED, this.#ending.signal.reason.cause));
   }
 
   /** What the module calls. */
@@ -302,6 +306,7 @@ class Session {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
       count: (...counts) => this.#isClosed || this.#together.count(this, counts),
+      end: (broken) => this.#close(broken),
       abort: (attempt) => {
         this.#attempts.get(attempt)?.abort();
         this.#attempts.delete(attempt);
@@ -374,4 +379,3 @@ class Session {
 
 /** Not from within the module's call. */
 const later = (work) => void Promise.resolve().then(work).catch(console.error);
-const closed = (id = "") => new SemelError(id, ["closed", "unknown", "same-id", "it was closed; what is stored goes on when opened again"]);

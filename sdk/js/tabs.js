@@ -11,13 +11,10 @@ export async function lightBeacon(database, owner) {
   const hold = () =>
     new Promise((granted, refused) =>
       locks
-        .request(prefix + owner, { ifAvailable: true }, (lock) =>
-          new Promise((resolve) => {
-            granted();
-            if (lock) release = resolve;
-            else resolve();
-          }),
-        )
+        .request(prefix + owner, { ifAvailable: true }, (lock) => {
+          granted();
+          return lock && new Promise((resolve) => (release = resolve));
+        })
         .catch(refused),
     );
   const watched = { [owner]: true };

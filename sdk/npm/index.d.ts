@@ -45,7 +45,7 @@ export type ProtocolCode =
  *   and `unknown` where WebKit says that its process which keeps the rows has ended: it may be stored
  * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
  *   `cause`, but in sessions, is why the last attempt of all came to nothing: what was thrown, or the code with which it was refused
- * - `closed`: `close()` was called; the request stays stored and goes on at the next `open`
+ * - `closed`: `close()` was called, or the module has trapped, as where there is no memory left: `cause` is the `RuntimeError` then. The request stays stored and goes on at the next `open`
  * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
  */
 export type ClientCode = "outbox-full" | "store-failed" | "gave-up" | "closed" | "outcome-lost";
@@ -297,6 +297,8 @@ export interface SemelEventMap {
   recovered: CustomEvent<Described & Ended>;
   offline: Event;
   online: Event;
+  /** It is closed, for good: by `close()`, without an error, or for its module has trapped. What is stored goes on at the next `open`. */
+  closed: CustomEvent<{ readonly error: unknown }>;
 }
 
 export interface SessionOptions {
@@ -355,7 +357,7 @@ export interface Session {
 
   /**
    * Is told, once, that there are no more places to be had: somebody else holds the session (a `FencedError`), or its key has lost it. Calls
-   * reject with the same error. What was stored and nobody waits for goes on with whoever opens the session next.
+   * reject with the same error. What was stored and nobody waits for goes on with whoever opens the session next. So it does where the module of the session has trapped: then it is `closed`, with the `RuntimeError` as its `cause`.
    */
   onended: ((error: SemelError) => void) | null;
 

@@ -150,8 +150,6 @@ impl Host {
                     13 => client.wake(now_ms),
                     // A clock has jumped.
                     14 => client.doubt_clock(),
-                    // The end.
-                    15 => client.close(),
                     // The network is gone; it is there again.
                     16 => client.set_offline(now_ms, true),
                     17 => client.set_offline(now_ms, false),

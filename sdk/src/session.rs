@@ -158,13 +158,6 @@ impl Host {
                 }
                 result.text(&lines_of(self.session.as_ref()?.overview(&rows).ok()?));
             }
-            // The end, also of one that never began.
-            15 => {
-                input.integer();
-                input.end()?;
-                // What the store was asked for before is made all the same.
-                (self.session, self.kept) = (None, None);
-            }
             _ => {
                 let number = input.integer() as u64;
                 input.end()?;

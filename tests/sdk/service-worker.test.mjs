@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { leavePage, page } from "./page-stub.mjs";
 import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, rejection, until, within } from "./stub.mjs";
 
 const PACKAGE = new URL("../../sdk/npm/", import.meta.url);
@@ -150,7 +151,7 @@ function asking(t, { sync = true, hidden = false, register = async () => {} } = 
 test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
   const { messages, tags } = asking(t);
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
-  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
+  askToSendInBackground({ addEventListener() {}, subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
   await until(() => tags.length > 0, "it asks");
   assert.deepEqual([messages, tags], [["semel here", "semel"], ["semel"]]);
 });
@@ -159,7 +160,7 @@ test("a page that is online asks once it is hidden, if something waits, and whet
   const { messages, tags, hear } = asking(t, { register: () => Promise.reject(new Error("not allowed")) });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   let pending = 1;
-  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending, online: true }) });
+  askToSendInBackground({ addEventListener() {}, subscribe: (act) => act(), getSnapshot: () => ({ pending, online: true }) });
   await until(() => messages.length > 0, "it says that it is there");
   hear("visibilitychange");
   assert.deepEqual(tags, []);
@@ -175,8 +176,31 @@ test("a page that is online asks once it is hidden, if something waits, and whet
 test("where there is no Background Sync, a page says nothing to its service worker", async (t) => {
   const { messages, hear } = asking(t, { sync: false, hidden: true });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
-  askToSendInBackground({ subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
+  askToSendInBackground({ addEventListener() {}, subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
   await new Promise((resolve) => setImmediate(resolve));
   hear("pagehide");
   assert.deepEqual(messages, []);
+});
+
+test("a page listens for nothing once its outbox is closed, also where no service worker was there by then", async (t) => {
+  const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
+  page();
+  t.after(leavePage);
+  const [{ semel }, { semel: early }] = [await outbox(t), await outbox(t)];
+  const [listening, said] = [new Set(), []];
+  globalThis.addEventListener = (type, _act, { signal, capture } = {}) => {
+    if (signal?.aborted) return;
+    listening.add(type);
+    signal?.addEventListener("abort", () => listening.delete(type));
+    assert.ok(capture, "on the way to the document");
+  };
+  let arrive;
+  navigator.serviceWorker = { ready: new Promise((resolve) => (arrive = resolve)) };
+  for (const each of [semel, early]) askToSendInBackground(each);
+  await early.close();
+  arrive({ sync: { register: async () => {} }, active: { postMessage: (what) => said.push(what) } });
+  await until(() => said.length, "there is a service worker");
+  assert.deepEqual([said, [...listening]], [["semel here"], ["visibilitychange", "pagehide"]]);
+  await semel.close();
+  assert.deepEqual([...listening], []);
 });

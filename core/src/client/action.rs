@@ -21,7 +21,7 @@ pub enum Receiver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Change the row of an id in one durable transaction: give [`Change::apply`] who made it, as [`super::Client::maker_of`] says as this
-    /// is polled (later, the client may be closed), and what is there, and store what it returns.
+    /// is polled (later, it may not be in hand any more), and what is there, and store what it returns.
     /// Report by [`super::Client::changed`].
     Change {
         /// Whose.

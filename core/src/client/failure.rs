@@ -34,7 +34,6 @@ client_codes! {
     OutboxFull "outbox-full" No Never "too many requests are pending, so it was not sent";
     StoreFailed "store-failed" No Never "it could not be stored, so it was not sent";
     GaveUp "gave-up" Unknown SameId "no definitive answer in time; it goes on";
-    Closed "closed" Unknown SameId "the client was closed; it goes on at the next open";
     OutcomeLost "outcome-lost" Unknown Never "it is no longer stored, and its answer is not kept";
 }
 

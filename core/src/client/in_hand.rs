@@ -143,8 +143,8 @@ impl Request {
     }
 
     /// Tells its caller not to wait.
-    pub(super) fn release(&self, actions: &mut Vec<Action>, why: ClientCode) {
-        actions.push(Action::GiveUp { id: self.id.clone(), failure: why.into() });
+    pub(super) fn release(&self, actions: &mut Vec<Action>) {
+        actions.push(Action::GiveUp { id: self.id.clone(), failure: ClientCode::GaveUp.into() });
     }
 
     /// Joins who waits for it at its owner.

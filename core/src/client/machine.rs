@@ -317,18 +317,6 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// Ends it: callers are told that they need not wait, and nothing is in hand any more. What is stored stays stored.
-    pub fn close(&mut self) {
-        self.actions.clear();
-        self.polled = Default::default();
-        // Of them all: the host may have been told to release a caller, and not have come to it.
-        for request in self.requests.values() {
-            request.release(&mut self.actions, ClientCode::Closed);
-        }
-        self.requests.clear();
-        self.attempts.clear();
-    }
-
     pub(super) fn in_hand(&self, id: &str) -> Option<(Ticket, &Request)> {
         self.requests.iter().find(|(_, request)| request.id == id).map(|(ticket, request)| (*ticket, request))
     }

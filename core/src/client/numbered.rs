@@ -83,11 +83,6 @@ impl<T> Numbered<T> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Takes out all.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 #[cfg(test)]

@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn settle(by: &str) -> Change {
-        let answered = Rc::new(Answered::Failure(super::super::ClientCode::Closed.into()));
+        let answered = Rc::new(Answered::Failure(super::super::ClientCode::GaveUp.into()));
         Change::Settle { by: by.into(), key: Some("k".into()), answered, at_s: 7 }
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: whatever is waited for ends by its instant here, though nothing else is heard: an attempt, a caller's patience, an interval.
 
-use super::failure::ClientCode;
 use super::in_hand::Stage;
 use super::machine::{Client, Purpose};
 
@@ -72,7 +71,7 @@ impl Client {
             if request.may_give_up() && request.gives_up_ms.is_some_and(|gives_up_ms| gives_up_ms <= now_ms) {
                 request.has_caller = false;
                 request.gives_up_ms = None;
-                request.release(&mut self.actions, ClientCode::GaveUp);
+                request.release(&mut self.actions);
             }
         }
         self.advance(now_ms);

@@ -224,19 +224,16 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
 }
 
 #[test]
-fn a_closed_outbox_asks_for_nothing_more() {
+fn where_a_clock_has_jumped_nothing_is_asked_for_at_once() {
     let mut tab = Tab::ready();
     tab.sent("id-1", Some("k"));
     tab.number(DOUBT_CLOCK, 0);
     assert_eq!(tab.asked, []);
-    tab.number(CLOSE, 0);
-    assert!(matches!(tab.next(), Asked::GiveUp(id, (code, ..)) if id == "id-1" && code == "closed"));
-    assert_eq!(tab.wakes_at, None);
 }
 
-/// The store may come to what was asked of it only then.
+/// The outbox may be closed by then.
 #[test]
-fn what_is_under_way_when_an_outbox_is_closed_is_done_to_its_own_row_alone() {
+fn what_the_store_comes_to_late_is_done_to_its_own_row_alone() {
     for is_own in [true, false] {
         let mut tab = Tab::ready();
         let (ticket, row, attempt) = tab.sent("id-1", Some("k"));
@@ -244,7 +241,6 @@ fn what_is_under_way_when_an_outbox_is_closed_is_done_to_its_own_row_alone() {
         assert!(matches!(tab.next(), Asked::Outcome { .. }));
         tab.number(DELIVERED, ticket);
         let Asked::Patient(number, _) = tab.next() else { panic!("it is not settled") };
-        tab.number(CLOSE, 0);
         let mut entry = pending(&row);
         if !is_own {
             entry.maker = "another".into();

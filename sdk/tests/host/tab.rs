@@ -18,7 +18,6 @@ pub const RESUME: u8 = 11;
 pub const RESUME_ALL: u8 = 12;
 pub const WAKE: u8 = 13;
 pub const DOUBT_CLOCK: u8 = 14;
-pub const CLOSE: u8 = 15;
 pub const OFFLINE: u8 = 16;
 pub const ONLINE: u8 = 17;
 pub const LEAVE: u8 = 19;

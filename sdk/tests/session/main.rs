@@ -10,8 +10,8 @@ use semel_sdk::session::Host;
 const EXECUTED: &str = "semel-status:executed\n";
 const TAKE_OVER: &str = "epoch:4\nlastseq:17\n";
 
-/// The call that ends it.
-const CLOSE: u8 = 15;
+/// A call of which nothing comes.
+const DOUBT_CLOCK: u8 = 14;
 
 fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut input = Writer::default();
@@ -198,26 +198,8 @@ proptest! {
         for call in calls {
             let _ = host.call(&call);
         }
-        assert!(host.call(&number(CLOSE, 0)).is_some(), "it can be closed");
+        assert!(host.call(&number(DOUBT_CLOCK, 0)).is_some());
     }
-}
-
-#[test]
-fn what_was_closed_or_never_began_is_told_nothing() {
-    for mut host in [ready(), Host::new()] {
-        assert!(host.call(&number(CLOSE, 0)).is_some());
-        assert_eq!(host.call(&request("id-1")), None);
-    }
-}
-
-#[test]
-fn what_the_store_was_asked_for_before_it_was_closed_is_made_all_the_same() {
-    let mut host = ready();
-    let (_, actions) = output(&mut host, &request("id-1"));
-    let mut asked = Reader::new(&actions);
-    let (_, change_number) = (asked.byte(), asked.integer());
-    output(&mut host, &number(CLOSE, 0));
-    assert_eq!(output(&mut host, &change(change_number, None)).0.first(), Some(&1), "its row is written");
 }
 
 #[test]

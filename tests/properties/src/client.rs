@@ -66,7 +66,7 @@ fn raise(first_sent_s: i64, until_ms: i64, is_cancelling: bool) -> Change {
 }
 
 fn settle(by: &str, at_s: i64) -> Change {
-    let answered = Rc::new(Answered::Failure(ClientCode::Closed.into()));
+    let answered = Rc::new(Answered::Failure(ClientCode::GaveUp.into()));
     Change::Settle { by: by.to_owned(), key: Some("k".to_owned()), answered, at_s }
 }
 

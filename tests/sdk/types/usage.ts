@@ -174,6 +174,7 @@ const snapshot: Snapshot = semel.getSnapshot();
 console.log(snapshot.pending);
 semel.addEventListener("settled", ({ detail }) => console.log(detail.requestId, detail.status, detail.error?.code));
 semel.addEventListener("offline", (event) => console.log(event.type), { once: true });
+semel.addEventListener("closed", ({ detail }) => console.log(detail.error));
 try {
   await semel.fetch("/orders", { method: "POST" });
 } catch (error) {

@@ -206,17 +206,6 @@ fn what_is_gone_when_it_is_taken_back_is_not_said_never_to_have_run() {
     assert_eq!(failure.executed, Executed::Unknown, "{failure:?}");
 }
 
-/// What was asked for before the end is not done any more, and that a caller is told so is asked for once.
-#[test]
-fn a_caller_that_was_to_be_told_as_it_is_closed_is_told_so() {
-    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
-    bench.request("x");
-    bench.client.wake(bench.now_ms + 3_000);
-    bench.client.close();
-    bench.drive();
-    assert_eq!(bench.given_up.iter().map(|failure| failure.code.as_str()).collect::<Vec<_>>(), ["closed"]);
-}
-
 #[test]
 fn what_is_given_up_while_an_attempt_is_under_way_is_asked_for_at_once_and_never_executed_by_what_comes() {
     for key in [Some("a/b"), None] {

@@ -108,17 +108,6 @@ fn who_waits_for_what_another_tab_settled_gets_the_answer_that_it_kept() {
 }
 
 #[test]
-fn closing_tells_who_waits_and_leaves_all_that_is_stored() {
-    let mut bench = Bench::ready();
-    bench.request("x");
-    bench.client.close();
-    bench.drive();
-    assert_eq!(bench.given_up.iter().map(|failure| failure.code.as_str()).collect::<Vec<_>>(), ["closed"]);
-    assert!(matches!(bench.row("x"), Some(Row::Pending(_))));
-    assert_eq!(bench.client.wakes_at(), None);
-}
-
-#[test]
 fn what_cannot_be_read_stops_everything() {
     let mut bench = Bench::ready();
     bench.request("x");
@@ -212,24 +201,6 @@ fn no_failure_is_delivered_while_the_store_cannot_say_whether_another_tab_has_th
     bench.pass(INTERVAL_MS);
     bench.answer(problem(410, "acknowledged", "yes", "never", bench.server_ms()));
     assert_eq!(bodies(&bench), ["acknowledged"]);
-}
-
-#[test]
-fn once_it_is_closed_nothing_is_asked_for_any_more() {
-    let mut bench = Bench::ready();
-    bench.request("x");
-    bench.lose();
-    let ticket = bench.client.request(bench.now_ms, "y".into(), draft("y"), false).expect("a new id");
-    bench.client.close();
-    let mut actions = Vec::new();
-    while let Some(action) = bench.client.poll() {
-        actions.push(action);
-    }
-    assert!(actions.iter().all(|action| matches!(action, Action::GiveUp { .. })), "{actions:?}");
-    assert_eq!((actions.len(), bench.client.wakes_at()), (2, None));
-    bench.client.changed(bench.now_ms, ticket, None);
-    bench.client.wake(bench.now_ms + 100 * INTERVAL_MS);
-    assert_eq!(bench.client.poll(), None);
 }
 
 #[test]

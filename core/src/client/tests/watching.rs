@@ -126,11 +126,11 @@ fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
     other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
     other.drive();
     assert!(other.sent.is_empty());
-    let answered = std::rc::Rc::new(Answered::Failure(ClientCode::Closed.into()));
+    let answered = std::rc::Rc::new(Answered::Failure(ClientCode::GaveUp.into()));
     let settled = Change::Settle { by: "third".into(), key: None, answered, at_s: 0 };
     other.change("x", &settled);
     other.pass(INTERVAL_MS);
-    assert_eq!(bodies(&other), ["closed"]);
+    assert_eq!(bodies(&other), ["gave-up"]);
 }
 
 #[test]
