@@ -32,6 +32,8 @@ export function consumer({ path, id, method = "POST", deadLetters = "DEAD_LETTER
   // As a pattern of keys has it: it would be taken as it is, and all messages would be of one key.
   if (isText && path.includes("/:")) throw new TypeError(`consumer() has ${path}: a name is in braces there, as {name}`);
   if (!/^(undefined|string|function)$/.test(typeof id)) throw wrong("id", "the name of a member, or a function");
+  // What it comes to is a promise, by which each message would fail.
+  for (const [name, made] of Object.entries({ path, id })) if (/^Async/.test(made?.[Symbol.toStringTag])) throw wrong(name, "a function that is not async");
   if (typeof method !== "string" || !/^(POST|PUT|PATCH|DELETE)$/i.test(method)) throw wrong("method", "POST, PUT, PATCH or DELETE");
   if (typeof deadLetters !== "string") throw wrong("deadLetters", "the name of a binding");
   if (typeof deliveries !== "number" || !(deliveries >= 1)) throw wrong("deliveries", "a number from 1 on");

@@ -11,7 +11,6 @@ const BRAND = Symbol.for("semel.error");
 export class SemelError extends Error {
   // Its own is made short. Node prints it beside that of the error.
   static name = "SemelError";
-  static codes;
 
   constructor(requestId, [code, executed, retry, detail, problem], cause) {
     super(`${code}: ${detail}`, cause && { cause });

@@ -31,7 +31,7 @@ export const WATCH = 20;
 export const TICKET_OF = 21;
 const IS_DONE = 22;
 /** What whoever waits gets as it ends. */
-export const CLOSED = ["closed", "unknown", "same-id", "it was closed; what is stored goes on when opened again"];
+export const CLOSED = ["closed", "unknown", "same-id", "it was closed; it goes on at the next open"];
 /** For so long a timer can be set, and for not much more; it is set again then. */
 const TIMER_MS_MAX = 2e9;
 /** So far may the two clocks drift apart by themselves. */

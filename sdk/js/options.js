@@ -41,6 +41,8 @@ export function setupOf(options) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }
   if (!/string|number|function/.test(typeof salt)) throw new TypeError("semel: salt is a string, a number or a function");
+  // Of a promise the runtime takes what it finds: nothing.
+  if (headers?.then) throw new TypeError("semel: headers is a promise");
   // A value is checked and copied now; a function is asked for each attempt.
   setup.headers = typeof headers === "function" ? headers : new Headers(headers);
   // Called without a receiver: the browser's own fetch accepts no other.
@@ -55,7 +57,8 @@ export function checked(name, value = CHOICES[name][0]) {
 }
 
 function originOf(url) {
-  const { protocol, origin, href } = new URL(url, globalThis.location?.href);
+  // A page would take what is missing for a path of its own.
+  const { protocol, origin, href } = new URL(url ?? "a:", globalThis.location?.href);
   if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
   return origin;
 }

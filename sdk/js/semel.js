@@ -178,7 +178,7 @@ export class Outbox extends View {
 
   async pending() {
     const all = await inTime(this.#unlessClosed(() => this.#machine.overview()));
-    return all.map((each) => ({ ...this.#described([, ...each]), attempts: Number(each[4]), state: each[3] }));
+    return all.map((each) => ({ ...this.#described([, ...each]), attempts: +each[4], state: each[3] }));
   }
 
   resume() {
@@ -215,9 +215,8 @@ export class Outbox extends View {
     clearInterval(this.#looking);
     for (const underWay of this.#attempts.values()) underWay.abort();
     this.#machine.close();
-    const { count, gaveUp } = this.#setup.host;
-    count(0, 0);
-    for (const [requestId] of this.#callers) gaveUp(requestId, CLOSED);
+    this.#setup.host.count(0, 0);
+    for (const [requestId] of this.#callers) this.#setup.host.gaveUp(requestId, CLOSED);
     this.#beacon?.leave();
     this.#tell("closed", { error: broken });
   }

@@ -229,6 +229,8 @@ class Session {
   }
 
   #place(call, [method, target, lines, body]) {
+    // What it sends itself is known by that.
+    if (target.startsWith("/semel/")) throw new TypeError("semel: /semel/ is not the application's");
     call.id = this.#machine.id();
     this.#callers.set(call.id, call);
     call.url = this.#setup.origin + target;

@@ -111,7 +111,7 @@ export function worker<Env>(application: (new (ctx: DurableObjectState, env: Env
 export interface ConsumerOptions<Body = unknown> {
   /**
    * The path: a function, or a template such as `"/shops/{shop}/orders"`, of which each name is a member of the body. The body of the
-   * request is that of the message: text and bytes as they are, anything else as JSON. What throws, or has no such member, is a dead letter.
+   * request is that of the message: text and bytes as they are, anything else as JSON. What throws, or has no such member, is a dead letter. Neither this function nor that of `id` is async.
    */
   path: string | ((body: Body, message: Message<Body>) => string);
   /** What makes two messages the same: a member of the body, or a function. Left out, the id that the queue gave the message. */

@@ -288,8 +288,8 @@ test("a path whose names are not in braces is refused where it is named: all mes
 test("what is no option of a consumer, or none of its kind, is told when it is made, and not by each message", async () => {
   const { consumer } = await natively("queue.js");
   const wrong = {
-    path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/],
-    id: [null, 5, {}, ["id"]],
+    path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/, async () => "/a", async function* () {}],
+    id: [null, 5, {}, ["id"], async () => "a"],
     method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", ["POST"], {}],
     deadLetters: [null, 5, { send() {} }],
     deliveries: [null, "3", 0, 0.5, -1, Number.NaN, {}],

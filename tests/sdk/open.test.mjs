@@ -57,7 +57,7 @@ test("a module that could not be had is asked for again at the next open, and no
 
 const WRONG = {
   identity: [5, null, {}, ["alice"], "ä", "a\nb", "x".repeat(256)],
-  headers: ["x", 5, [["a"]], { "not a name": "x" }, { x: "a\nb" }],
+  headers: ["x", 5, [["a"]], { "not a name": "x" }, { x: "a\nb" }, { then() {} }],
   retryIntervalMs: [0, 9, -1, NaN, Infinity, "1000", {}],
   attemptTimeoutMs: [0, 99, 100_001, NaN, Infinity, "1000"],
   giveUpAfterMs: [-1, NaN, "1000", {}, -Infinity],
@@ -130,6 +130,7 @@ test("in a browser, open and a session say where their module is missing, and th
 
 test("open without options is a TypeError", async () => {
   for (const nothing of [undefined, null, {}]) is(await rejection(Semel.open(nothing)), "TypeError");
+  assert.equal((await rejection(Semel.open({}))).message, "semel: url is an http or https origin", "what is missing is told");
 });
 
 test("where there is no IndexedDB, open rejects unless a store or memory is asked for, and nothing is sent", async () => {

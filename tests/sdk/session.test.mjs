@@ -464,6 +464,10 @@ test("wrong calls are refused before anything is sent", async (t) => {
   for (const store of [null, 5, {}, { load() {}, change() {} }]) await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: a store has the methods load, change and remove"));
   for (const handler of ["onrecovered", "onpaused", "onended"]) await assert.rejects(semel.session("accounts/a", "s", { [handler]: true }), TypeError, handler);
   await assert.rejects(session.fetch("https://other.test/", { method: "POST" }), TypeError);
+  // What a session sends itself would be taken for that.
+  for (const path of ["/semel/v1/keys/accounts%2Fa/batch", "/a/../semel/v1/keys/accounts%2Fa/cancel"]) {
+    for (const headers of [{}, { "x-a": "not plain" }]) await assert.rejects(within(session.fetch(path, { method: "POST", body: "[]", headers }), path, 1_000), new TypeError("semel: /semel/ is not the application's"));
+  }
   await assert.rejects(session.fetch("/a", { method: "POST", headers: { authorization: "x" } }), TypeError);
   await assert.rejects(session.fetch("/a", { method: "POST", body: new Uint8Array((1 << 20) + 1) }), RangeError);
   assert.equal(server.calls.length, length);
