@@ -88,7 +88,7 @@ class OtherSide {
     if (holdChange) await new Promise(holdChange);
     const id = headers["idempotency-key"];
     const known = this.#knowsIds ? this.#answers.get(id) : undefined;
-    const made = known ?? this.#make(JSON.parse(body));
+    const made = known ?? this.#make(JSON.parse(body || "{}"));
     this.#answers.set(id, made);
     const trouble = this.trouble.shift();
     if (trouble) return trouble(response, 201, made);

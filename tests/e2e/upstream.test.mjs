@@ -188,23 +188,26 @@ test("where a connection is made first, and can't be, the answer says that surel
   assert.deepEqual([sent.status, gone.made.get(ref)], [201, 1]);
 });
 
-test("what breaks with a connection that was used before is not sent again by the runtime, whatever its method", async () => {
-  const side = await otherSide(after);
-  let connections = 0;
-  side.onConnection = () => (connections += 1) > 0;
-  const to = await front(after, side);
-  for (const [n, method] of ["POST", "PUT", "PATCH", "DELETE"].entries()) {
+for (const [what, body] of [["with a body", () => JSON.stringify({ ref: randomUUID() })], ["without one", () => undefined]]) {
+  test(`what breaks with a connection that was used before is not sent again by the runtime, whatever its method, ${what}`, async () => {
+    const side = await otherSide(after);
+    let connections = 0;
+    side.onConnection = () => (connections += 1) > 0;
+    const to = await front(after, side);
+    for (const [n, method] of ["POST", "PUT", "PATCH", "DELETE"].entries()) {
+      assert.equal((await order(to, "report", randomUUID())).semel, "executed");
+      const sent = body();
+      side.trouble.push((response) => response.socket.destroy());
+      const answer = await to.send(method, "/report/orders", { id: randomUUID(), body: sent });
+      assert.deepEqual([answer.status, answer.semel], [409, "outcome-unknown"], method);
+      assert.deepEqual([connections, side.changes], [n + 1, 2 * (n + 1)], `${method}: it was the connection of the one before it`);
+      assert.deepEqual([side.requests.at(-1).method, side.requests.at(-1).body], [method, sent ?? ""]);
+    }
+    // A second sending would come before this one.
     assert.equal((await order(to, "report", randomUUID())).semel, "executed");
-    const ref = randomUUID();
-    side.trouble.push((response) => response.socket.destroy());
-    const answer = await to.send(method, "/report/orders", { id: randomUUID(), body: JSON.stringify({ ref }) });
-    assert.deepEqual([answer.status, answer.semel, side.made.get(ref)], [409, "outcome-unknown", 1], method);
-    assert.deepEqual([connections, side.changes], [n + 1, 2 * (n + 1)], `${method}: it was the connection of the one before it`);
-  }
-  // A second sending would come before this one.
-  assert.equal((await order(to, "report", randomUUID())).semel, "executed");
-  assert.equal(side.changes, 9);
-});
+    assert.equal(side.changes, 9);
+  });
+}
 
 test("a redirect is not followed, and says nothing", async () => {
   const ref = randomUUID();

@@ -3,6 +3,7 @@
 // Invariants:
 // - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
 // - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
+// - A change leaves once for each call: the runtime repeats none.
 // - An answer is whole, within its limit and in time, or it is no answer.
 // - From its start on a call takes no longer than the settings say, with all that comes before it is sent: what is left of its time then is what it has.
 // - That surely nothing was sent is said only where a connection was to be made first, and could not be, where a service lacks the method
@@ -93,8 +94,20 @@ function sendOf(env) {
   if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
   return async (asked, leftMs) => {
     if (connects === "true") await connected(base, leftMs);
-    return fetched((request) => fetch(request), root, asked, leftMs);
+    return fetched((request) => fetch(request), root, { ...asked, body: onceOnly(asked) }, leftMs);
   };
+}
+
+/**
+ * A body with which the runtime sends a request once. Where a connection that was used before breaks, it sends one that has no body again by another, if HTTP
+ * calls its method idempotent; of a stream it does not know that it is empty, and says so by chunks, of which there is none.
+ */
+function onceOnly({ method, body }) {
+  if (!/^(PUT|DELETE)$/.test(method) || body?.byteLength) return body;
+  const { readable, writable } = new IdentityTransformStream();
+  // It is closed once it is read: where nothing can be sent, it never is.
+  writable.close().catch(() => {});
+  return readable;
 }
 
 /** Nothing was sent: what comes before it has failed. */
