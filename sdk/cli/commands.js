@@ -8,7 +8,8 @@ import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
 import { CHOICES, STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran } from "../admin/words.js";
-import { Failure, changing, commandOf, markOf, reading, readingAhead } from "./session.js";
+import { Failure } from "./failure.js";
+import { changing, commandOf, markOf, reading, readingAhead } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;

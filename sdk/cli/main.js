@@ -8,7 +8,8 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { CHOICES, STATES } from "../admin/words.js";
 import { cancel, effects, forget, keys, records, remove, resolve, show } from "./commands.js";
-import { Failure, sessionOf } from "./session.js";
+import { Failure } from "./failure.js";
+import { sessionOf } from "./session.js";
 import { Terminal } from "./terminal.js";
 
 const EXIT = { failed: 1, usage: 2, interrupted: 130 };

@@ -2,15 +2,8 @@
 
 import { Admin, AdminError, earlierChange, newChange } from "../admin/api.js";
 import { explain } from "../admin/advice.js";
+import { Failure } from "./failure.js";
 import { quoted } from "./terminal.js";
-
-/** Why a command ends early. `kind`: "failed", "usage" or "interrupted"; `lines` are told, and `json` where JSON is wanted. */
-export class Failure extends Error {
-  constructor(kind, lines, json = {}) {
-    super(lines[0]);
-    Object.assign(this, { kind, lines, json: { code: kind, message: lines[0], ...json } });
-  }
-}
 
 /** The session of a command with its `options`. */
 export function sessionOf(options, { env, terminal, signal }) {

@@ -7,7 +7,7 @@
 import { createInterface } from "node:readline/promises";
 import picocolors from "picocolors";
 import { UNSAFE, counted, number, safe } from "../admin/words.js";
-import { Failure } from "./session.js";
+import { Failure } from "./failure.js";
 
 const BAR_CHARACTERS = 30;
 /** A column is no wider for a longer cell: that alone is out of line. A key has up to 512 bytes. */
