@@ -10,8 +10,8 @@ import { UNSAFE, counted, number, safe } from "../admin/words.js";
 import { Failure } from "./failure.js";
 
 const BAR_CHARACTERS = 30;
-/** A column is no wider for a longer cell: that alone is out of line. A key has up to 512 bytes. */
-const COLUMN_CHARACTERS_MAX = 64;
+/** A column has room for an id that is a hash (`hash-` and 64 digits), and is no wider for a longer cell: that alone is out of line. A key has up to 512 bytes. */
+const COLUMN_CHARACTERS_MAX = 69;
 
 export class Terminal {
   isJson;

@@ -244,7 +244,15 @@ test("one long name makes no other line longer", LIMIT, () => {
   const terminal = new Terminal({ env: { NO_COLOR: "1" }, stdout, stderr: stdout, isJson: false });
   terminal.table([["KEY", "SIZE"], ["a", "1 B"], ["x".repeat(500), "2 B"]], [1]);
   const lines = stdout.read().toString().split("\n");
-  assert.deepEqual(lines.map(({ length }) => length), [70, 70, 506, 0]);
+  assert.deepEqual(lines.map(({ length }) => length), [75, 75, 506, 0]);
+});
+
+test("an id that is made of a request, which is a hash, has room in its column", LIMIT, () => {
+  const stdout = new PassThrough();
+  const terminal = new Terminal({ env: { NO_COLOR: "1" }, stdout, stderr: stdout, isJson: false });
+  terminal.table([["ID", "STATE"], ["x9", "executed"], [`hash-${"0".repeat(64)}`, "executed"]], []);
+  const lines = stdout.read().toString().trim().split("\n");
+  assert.deepEqual(lines.slice(1).map((line) => line.indexOf("executed")), [71, 71]);
 });
 
 test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {
