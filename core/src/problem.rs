@@ -213,6 +213,15 @@ mod tests {
     }
 
     #[test]
+    fn what_passes_by_itself_says_how_soon_and_nothing_else_does() {
+        let says = |code: &&Code| Problem::new(**code, "").retry_after_s() == Some(1);
+        let named: Vec<_> = Code::ALL.iter().filter(says).map(|code| format!("`{}`", code.as_str())).collect();
+        let (last, others) = named.split_last().expect("codes");
+        let sentence = format!("`Retry-After` is 1 second with {} and {last}.", others.join(", "));
+        assert!(include_str!("../../PROTOCOL.md").contains(&sentence), "{sentence}");
+    }
+
+    #[test]
     fn the_table_in_protocol_md_is_this_table() {
         let protocol = include_str!("../../PROTOCOL.md");
         let mut rows =

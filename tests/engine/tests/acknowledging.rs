@@ -24,7 +24,7 @@ fn asked(world: &mut World, id: &str) -> String {
 
 #[test]
 fn it_is_applied_with_any_answer_of_the_object() {
-    let carriers: [(Call, &str); 9] = [
+    let carriers: [(Call, &str); 14] = [
         (change("new"), "executed"),
         (change("known"), "replayed"),
         (change("known").body("other"), "fingerprint-mismatch"),
@@ -34,10 +34,16 @@ fn it_is_applied_with_any_answer_of_the_object() {
         (get("/count"), "read"),
         (look_up("nobody"), "not-seen"),
         (cancel("own", "x"), "executed"),
+        (post(&control("cancel")).id("own").body("{}"), "body-invalid"),
+        (take_over_with("own", "{}"), "body-invalid"),
+        (acknowledge("{}"), "body-invalid"),
+        (post("/not-found").id("new"), "not-found"),
+        (numbered(1, 1), "forbidden"),
     ];
     for (carrier, status) in carriers {
         let mut world = world_with(&["a"]);
         world.send(&change("known"));
+        world.send(&take_over("of another's session").by("mallory")).is_taken_over(1, 0);
         let got = world.send(&carrier.ack("a"));
         assert_eq!(got.only("semel-status"), status);
         assert!(got.header("semel-key").is_some());

@@ -148,6 +148,21 @@ fn an_outcome_is_kept_for_a_whole_retention_from_its_execution() {
     assert_eq!(world.send(&request).only("semel-status"), "outside-window");
 }
 
+/// What is due of others is walked by with it.
+#[test]
+fn it_is_kept_so_though_another_leaves_earlier() {
+    let mut world = world();
+    let (early, late) = (change("a").first_sent_s(world.wall_s()), change("b").first_sent_s(world.wall_s()));
+    world.send(&early).is_executed(200);
+    world.pass_s(RETENTION_S - 1);
+    world.send(&late).is_executed(200);
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 1);
+    world.send(&late).is_replayed(200);
+    world.send(&early).is_problem(412, "outside-window", "unknown", "never");
+}
+
 #[test]
 fn a_tombstone_that_the_fence_has_to_stand_for_wakes_nobody_before_it_can() {
     let mut world = world();
@@ -256,6 +271,27 @@ fn a_cancelled_id_is_protected_from_all_that_its_cancellations_spoke_of() {
         sweep(&mut world);
         let attempt = later_s.map_or(change("a"), |later_s| change("a").first_sent_s(later_s));
         world.send(&attempt).is_problem(410, "cancelled", "no", "never");
+        assert_eq!(world.effects(), 0);
+    }
+}
+
+#[test]
+fn what_was_cancelled_without_first_sent_or_crashed_so_stays_for_one_more_retention_whatever_is_said_later() {
+    for crashes in [false, true] {
+        let mut world = world();
+        if crashes {
+            world.crashed(&change("a"));
+        } else {
+            world.send(&cancel("one", "a")).is_executed(200);
+        }
+        let again = cancel("two", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"));
+        assert_eq!(world.send(&again).field("state"), "cancelled");
+        // Nobody asks in between: that an attempt said nothing of it would be told by that one.
+        for _ in 0..2 {
+            world.pass_s(RETENTION_S - 1);
+            sweep(&mut world);
+        }
+        assert_eq!(world.send(&change("a")).only("semel-status"), "cancelled", "{crashes}");
         assert_eq!(world.effects(), 0);
     }
 }
