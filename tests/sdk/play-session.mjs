@@ -47,6 +47,9 @@ export async function playSession(world) {
   const recovered = [];
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
   let opened = 0;
+  /** How likely a page goes as its store is about to let go of a row, and has not done so yet. */
+  const dies = world.oneOf(0, 0, 0.5, 1);
+  const freezes = world.below(2) === 0;
 
   const open = async () => {
     const page = world.page();
@@ -82,7 +85,7 @@ export async function playSession(world) {
       };
       for (;;) {
         try {
-          tab.session = await tab.semel.session("accounts/a", "s", { store: world.store(page), onrecovered, onpaused });
+          tab.session = await tab.semel.session("accounts/a", "s", { store: dying(world, tab, dies), onrecovered, onpaused });
           break;
         } catch (error) {
           world.says(`${tab.name} could not open: ${error.message}`);
@@ -133,7 +136,7 @@ export async function playSession(world) {
     } else if (what < 3) {
       world.says(`${tab.name} is gone`);
       tab.page.goes();
-    } else if (what < 6) {
+    } else if (what < 6 && freezes) {
       world.says(`${tab.name} is frozen`);
       tab.page.isUnlit = world.happens(0.2);
       tab.page.frozenMs = world.time.ms;
@@ -185,6 +188,9 @@ export async function playSession(world) {
   for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
   // What nobody waits for is for whoever holds the session next.
   for (const [body, { code }] of recovered) if (code === "fenced" && !ran.has(body)) faults.push(`${body} was dropped, since its session had another holder`);
+  // What is stored is not acknowledged: whoever goes on with it hears its answer. But one that was frozen is not waited for.
+  const isUnheard = ([, { code }]) => code === "acknowledged" && world.hasPresence && !freezes && !world.lost.size;
+  for (const [body] of recovered.filter(isUnheard)) faults.push(`${body} was acknowledged, and still stored`);
   for (const [body, error] of [...told, ...recovered]) world.checkTold(body, error, ran.has(body));
   for (const body of ran) {
     // Who can't tell who lives waits for nobody to hear.
@@ -192,6 +198,23 @@ export async function playSession(world) {
     const isForgone = aborted.has(body) || told.get(body)?.code === "store-failed" || isAcknowledged;
     if (!answered.has(body) && !isForgone) faults.push(`${body} ran, and nobody has its answer`);
   }
+}
+
+function dying(world, { name, page }, dies) {
+  const store = world.store(page);
+  const change = async (id, to) => {
+    let isOver = false;
+    await store.change(id, (row) => {
+      const made = to(row);
+      isOver = row !== undefined && made === undefined && world.happens(dies);
+      return isOver ? null : made;
+    });
+    if (!isOver) return;
+    world.says(`${name} is gone, and ${id} still stored`);
+    page.goes();
+    await page.goesOn();
+  };
+  return { ...store, change };
 }
 
 function thaw(world, { name, page }) {

@@ -300,3 +300,24 @@ test("however many sessions there are, the outbox has one listener for their end
   for (const session of sessions) assert.equal((await rejection(deposit(session, "x"))).code, "closed");
   assert.deepEqual(warned, []);
 });
+
+test("an answer is not acknowledged while its row is stored: who goes on with that after a crash is to hear it", async (t) => {
+  const { semel, server } = await outbox(t);
+  let goOn;
+  const held = new Promise((resolve) => (goOn = resolve));
+  const store = new SharedRows();
+  const { change } = store;
+  store.change = async (id, to) => {
+    // What deletes a row is done once that is let go on.
+    if (store.rows.has(id) && to(store.rows.get(id)) === undefined) await held;
+    return change.call(store, id, to);
+  };
+  const session = await semel.session("accounts/a", "s", { store });
+  const acks = () => server.frames.map(({ elements: [{ session: { seq, ack } }] }) => [seq, ack]);
+  for (const body of ["x", "y"]) await deposit(session, body);
+  assert.deepEqual(acks(), [[1, undefined], [2, undefined]]);
+  goOn();
+  await until(() => store.rows.size === 0, "they are deleted");
+  await deposit(session, "z");
+  assert.deepEqual(acks().at(-1), [3, 2]);
+});

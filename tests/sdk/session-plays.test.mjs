@@ -13,7 +13,7 @@ test("of calls in a session that goes from tab to tab each runs once, its answer
 });
 
 test("a seed plays the same again", { timeout: 120_000 }, async () => {
-  const [one, other] = [await playedOnce(4, playSession), await playedOnce(4, playSession)];
+  const [one, other] = [await playedOnce(3, playSession), await playedOnce(3, playSession)];
   assert.ok(one.log.length > 100);
   assert.deepEqual(other.log, one.log);
 });
