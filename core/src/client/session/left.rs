@@ -29,6 +29,7 @@ impl Session {
         lives: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<(), Unreadable> {
         are_readable(rows)?;
+        self.is_blind = lives.is_none();
         // Who holds the session no more goes on with nobody's requests: what is new to its epoch would never run.
         let Some(epoch) = self.epoch.filter(|_| self.ended.is_none()) else { return Ok(()) };
         let mut left: Vec<(&String, Entry)> = Vec::new();

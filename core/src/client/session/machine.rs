@@ -61,6 +61,8 @@ pub struct Session {
     pub(super) next_seq: i64,
     /// What the store may have under that number though it failed: while it is in hand, nothing gets a place.
     pub(super) in_doubt: Ticket,
+    /// Whether nobody can tell who lives, as of the last look: so others may have taken what is its own.
+    pub(super) is_blind: bool,
     pub(super) requests: Hand,
     pub(super) in_flight: Option<InFlight>,
     /// What left beside it.
@@ -119,6 +121,7 @@ impl Session {
             epoch: None,
             next_seq: 0,
             in_doubt: TAKE_OVER,
+            is_blind: false,
             requests: Hand::default(),
             in_flight: None,
             second: None,

@@ -97,6 +97,10 @@ impl Request {
 
     /// It has its definitive answer. Nobody may send it after an answer that lets others give it another place: so it is taken back first.
     pub(super) fn conclude(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>, by: &str) {
+        if self.answered.is_some() && matches!(self.stage, Stage::Placed) {
+            // It was, and its place is closed. Nobody waits for that, and no row of its own is there.
+            return self.change(actions, ticket, Change::Take { by: by.to_owned() });
+        }
         self.answered = Some(answered.clone());
         if matches!(self.stage, Stage::Changing { change: Change::Cancel { .. }, again_ms: None }) {
             // Once the store has said what became of that.
@@ -119,13 +123,18 @@ impl Request {
 
     /// Whether it is the application's wish still, though nobody waits for it.
     pub(super) fn is_wanted_by_nobody_here(&self) -> bool {
-        !self.has_caller && self.is_stored && !self.is_cancelling && self.answered.is_none()
+        !self.has_caller && !self.is_cancelling && self.answered.is_none()
     }
 
     /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it, if that one can find it.
     pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, settings: &Settings) {
         if self.is_wanted_by_nobody_here() && settings.is_shared {
-            self.stage = Stage::Left;
+            if self.is_stored {
+                self.stage = Stage::Left;
+            } else {
+                // That comes back here.
+                self.change(actions, ticket, Change::Add(self.entry.clone()));
+            }
         } else {
             let failure = if self.is_cancelling { cancelled() } else { failure };
             self.conclude(actions, ticket, Rc::new(Answered::Failure(failure)), &settings.owner);

@@ -1,10 +1,13 @@
 //! What became of the changes of a row, and what follows.
 //!
-//! Invariant: what is stored decides. A change that the store did not make is made again, but for that of a new request, which is taken back.
+//! Invariants:
+//! - What is stored decides. A change that the store did not make is made again, but for that of a new request, which is taken back.
+//! - A place that was given, or may have been, is nobody else's. Where somebody who took its row over may be done with it, it is closed.
 
 use super::super::action::Ticket;
 use super::super::failure::ClientCode;
 use super::super::row::Answered;
+use super::TAKE_OVER;
 use super::machine::Session;
 use super::request::{Request, Stage};
 use super::row::{Change, Changed};
@@ -44,6 +47,7 @@ impl Session {
                 // A store may have made what it failed at: nothing else gets that place before its row is gone for sure.
                 if entry.place.is_some() {
                     self.in_doubt = ticket;
+                    request.entry.place = entry.place;
                     request.change(&mut self.actions, ticket, Change::Remove);
                 }
             }
@@ -56,6 +60,9 @@ impl Session {
             (change, None) => {
                 let again_ms = Some(now_ms + self.settings.retry_interval_ms);
                 request.stage = Stage::Changing { change, again_ms };
+            }
+            (Change::Remove, Some(Changed::Not)) if self.in_doubt == ticket && self.loses_places() => {
+                self.close(request)
             }
             (Change::Remove, _) | (Change::Leave { .. }, Some(_)) => return false,
             (Change::Take { .. }, Some(Changed::Made(_))) => {
@@ -71,14 +78,20 @@ impl Session {
                 request.entry.is_cancelling = true;
                 request.stage = Stage::Placed;
             }
-            (_, Some(Changed::Not)) => {
+            (change, Some(Changed::Not)) => {
                 // Somebody else sees to it, or its answer was given there.
-                if !request.has_caller {
-                    return false;
-                }
+                let is_awaited = request.has_caller;
                 request.answered.get_or_insert_with(|| Rc::new(Answered::Failure(ClientCode::OutcomeLost.into())));
-                request.lose_row();
-                request.deliver(&mut self.actions, ticket);
+                if is_awaited {
+                    request.lose_row();
+                    request.deliver(&mut self.actions, ticket);
+                }
+                if let (Change::Number { place, .. }, true) = (change, self.loses_places()) {
+                    request.entry.place = Some(place);
+                    self.close(request);
+                    return true;
+                }
+                return is_awaited;
             }
             (change, Some(Changed::Made(entry))) => {
                 if change.gives_place() {
@@ -90,6 +103,21 @@ impl Session {
             }
         }
         true
+    }
+
+    /// Whether somebody may have had its requests run under places of which it was never told that they are given, and be done with them. Who is known to
+    /// live is left what is its own.
+    fn loses_places(&self) -> bool {
+        self.is_blind && self.ended.is_none()
+    }
+
+    /// Its answer is given, and no row is there that would be its own: what is left is to close its place, behind which others can go on.
+    fn close(&mut self, request: &mut Request) {
+        (request.has_caller, request.is_stored, request.is_cancelling) = (false, false, true);
+        request.entry.is_cancelling = true;
+        request.stage = Stage::Placed;
+        self.next_seq += 1;
+        self.in_doubt = TAKE_OVER;
     }
 
     /// It is stored as its entry says.

@@ -371,3 +371,74 @@ fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_t
         assert!(rows.is_empty());
     }
 }
+
+/// Where nobody can tell who lives, one that does not know that it is fenced takes over what it finds, has it run under its place, and is done with it.
+#[test]
+fn a_place_that_could_not_be_told_is_closed_where_another_may_have_used_it() {
+    // It gets its place as it is stored; or once its former one is known to take nothing any more.
+    for is_new in [true, false] {
+        let (mut server, mut rows) = (Server::default(), Rows::new());
+        let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+        let epoch = if is_new {
+            1
+        } else {
+            Tab::open("gone", &mut server, &mut rows, &["a"]).call(&mut rows, "x");
+            2
+        };
+        let mut tab = Tab::new("b");
+        (tab.shares, zombie.shares) = (true, true);
+        tab.session.wake(0);
+        tab.drive(&mut rows);
+        tab.arrives(&mut server, &mut rows);
+        tab.look_blindly(&mut rows);
+        (tab.is_broken, tab.is_unsure, tab.slow) = (true, true, Some(Vec::new()));
+        if is_new {
+            tab.call(&mut rows, "x");
+        } else {
+            tab.arrives(&mut server, &mut rows);
+        }
+        tab.store_next(&mut rows);
+        assert_eq!(places(&rows), [("x", Some((epoch + 1, 1)))]);
+        zombie.look_blindly(&mut rows);
+        zombie.arrives_all(&mut server, &mut rows);
+        assert_eq!((zombie.body("x"), rows.len()), ("ran x".to_owned(), 0));
+        (tab.is_broken, tab.is_unsure) = (false, false);
+        for next in ["y", "z"] {
+            tab.call(&mut rows, next);
+            tab.pass(&mut rows, INTERVAL_MS);
+            while tab.slow.iter().flatten().next().is_some() {
+                tab.store_next(&mut rows);
+            }
+            tab.arrives_all(&mut server, &mut rows);
+        }
+        while tab.slow.iter().flatten().next().is_some() {
+            tab.store_next(&mut rows);
+        }
+        assert_eq!((tab.body("y"), tab.body("z")), ("ran y".to_owned(), "ran z".to_owned()), "{is_new}");
+        assert_eq!(server.effects, ["x", "y", "z"]);
+        assert_eq!((tab.recovered.len(), rows.len(), tab.session.counts()), (0, 0, (0, 0)));
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_and_was_not_stored_yet_goes_on_with_the_next_holder_all_the_same() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    zombie.session.give_up_after(Some(1));
+    zombie.slow = Some(Vec::new());
+    for id in ["x", "y", "z"] {
+        zombie.call(&mut rows, id);
+    }
+    zombie.pass(&mut rows, 1);
+    assert_eq!(zombie.failure("z"), ("gave-up", Executed::Unknown));
+    zombie.store_next(&mut rows);
+    let mut holder = Tab::open("b", &mut server, &mut rows, &["a"]);
+    zombie.arrives(&mut server, &mut rows);
+    while zombie.slow.iter().flatten().next().is_some() {
+        zombie.store_next(&mut rows);
+    }
+    assert_eq!(zombie.recovered.len(), 0);
+    holder.look(&mut rows, &["a"]);
+    holder.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, rows.len()), (["x", "y", "z"].map(str::to_owned).to_vec(), 0));
+}

@@ -107,6 +107,13 @@ impl Tab {
         self.drive(rows);
     }
 
+    /// The same where nobody can tell who lives.
+    fn look_blindly(&mut self, rows: &mut Rows) {
+        let all: Vec<_> = rows.clone().into_iter().collect();
+        self.session.stored(self.now_ms, &all, None).expect("readable");
+        self.drive(rows);
+    }
+
     fn call(&mut self, rows: &mut Rows, id: &str) -> Ticket {
         let draft = Draft { method: "POST".into(), target: "/a/b".into(), body: id.into(), ..Draft::default() };
         let ticket = self.session.request(self.now_ms, id.into(), draft);
