@@ -251,3 +251,23 @@ fn an_object_that_has_sent_to_very_many_keeps_a_bounded_number_of_lanes() {
     }
     assert_eq!((count, alice.database.number("SELECT count(*) FROM semel_effect_lanes")), (1_100, 1_000));
 }
+
+#[test]
+fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
+    let (mut alice, _) = two();
+    for id in ["t1", "t2"] {
+        alice.send(&transfer(id, &["call:https://example.com/a"], 1));
+    }
+    let answered = || Heard::Answered { status: 204, semel: String::new(), body: Vec::new() };
+    let first = alice.send_next().expect("a call");
+    let id = told(&mut alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
+    mended(&mut alice, "m", &format!("{id}/park")).is_executed(200);
+    alice.sent(&first, answered());
+    let left = told(&mut alice);
+    assert_eq!((left["lanes"][0]["waiting"].clone(), left["lanes"][0]["reason"].clone()), (json!(1), Value::Null));
+    assert_eq!(left["next"], Value::Null, "no more are parked than are told");
+    let next = alice.send_next().expect("the second");
+    assert_ne!(next.headers.get("idempotency-key"), first.headers.get("idempotency-key"));
+    alice.sent(&next, answered());
+    assert_eq!(told(&mut alice)["lanes"], json!([]));
+}

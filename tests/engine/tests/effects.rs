@@ -539,3 +539,9 @@ fn a_key_that_is_deleted_sends_nothing_any_more() {
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
 }
+
+#[test]
+fn a_key_is_known_to_others_by_a_session_of_its_name_as_long_as_that_fits() {
+    let (_, _, credit) = sent();
+    assert_eq!(credit.headers.get("semel-session"), Some("\"semel:accounts/alice\";epoch=1;seq=1"));
+}

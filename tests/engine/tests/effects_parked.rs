@@ -78,6 +78,7 @@ fn at_a_key_that_has_never_sent_anything_nothing_is_told_and_nothing_can_be_mend
     let (mut alice, _) = two();
     alice.send(&transfer("t", &[], 5));
     assert_eq!(told(&mut alice)["count"], 0);
+    assert_eq!(alice.tells().parked, 0);
     for what in ["retry", "drop", "park"] {
         let reply = mended(&mut alice, what, &format!("{}/{what}", "0".repeat(32)));
         reply.is_problem(404, "not-seen", "unknown", "same-id");

@@ -478,3 +478,32 @@ fn of_very_many_chunks_all_are_known_in_the_next_object_and_all_leave() {
     }
     assert_eq!(places(&world), (0, 0, 0));
 }
+
+#[test]
+fn an_id_with_as_many_characters_as_a_uuid_has_bytes_is_an_id_like_any_other() {
+    let mut world = World::new();
+    let ids = ["abcdefghijklmnop", "b", "c"];
+    for id in ids {
+        world.send(&change(id)).is_executed(200);
+    }
+    world.send(&acknowledge_all(&ids));
+    assert_eq!(places(&world), (0, 0, 1));
+    // What is packed is read again by an object that starts.
+    world.restart();
+    for id in ids {
+        assert_eq!(world.send(&change(id)).field("code"), "acknowledged", "{id}");
+        assert_eq!(world.effects_of(id), 1, "{id}");
+    }
+}
+
+#[test]
+fn a_uuid_takes_its_bytes_and_five_more() {
+    let mut world = World::new();
+    let ids = [1, 2, 3].map(|n| format!("0190b5a0-7c1e-7000-8000-00000000000{n}"));
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    for id in &ids {
+        world.send(&change(id)).is_executed(200);
+    }
+    world.send(&acknowledge_all(&ids));
+    assert_eq!(world.database.number("SELECT length(entries) FROM semel_tombstones"), 3 * (16 + 5));
+}

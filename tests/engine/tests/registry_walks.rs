@@ -70,6 +70,11 @@ fn a_key_that_fails_is_named_and_holds_up_no_other() {
     assert_eq!(step, Visit { place: None, keys: vec!["key-0003".to_owned()] });
     let progress = shard.visited(1, &step, &[Tried::Failed]).unwrap();
     assert_eq!(progress, Progress { keys: 100, done: 99, failed: vec!["key-0003".to_owned()], is_done: false });
+    assert_eq!(
+        database.number("SELECT count(*) FROM jobs WHERE place <> ''"),
+        0,
+        "what is walked names no key as its place"
+    );
 }
 
 #[test]

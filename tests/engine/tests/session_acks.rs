@@ -1,6 +1,6 @@
 //! Cumulative acknowledgements: what they free, and what they never do.
 
-use semel_support::{START_MS, World, cancel_place, numbered, post, take_over};
+use semel_support::{START_MS, World, acknowledge, cancel_place, get, numbered, post, take_over};
 
 fn world() -> World {
     World::new().in_session()
@@ -180,4 +180,21 @@ fn a_place_that_is_closed_takes_the_row_of_the_last_one_that_was_acknowledged() 
     let places: Vec<_> = world.places().into_iter().map(|place| place.0).collect();
     assert_eq!(places, [3]);
     world.send(&numbered(1, 2)).is_problem(410, "acknowledged", "unknown", "never");
+}
+
+#[test]
+fn what_has_no_place_in_a_session_acknowledges_nothing_of_it() {
+    let calls = [
+        ("a control request that is too large", acknowledge("[]").too_large()),
+        ("a control request that is malformed", acknowledge("[]").header("semel-first-sent", "soon")),
+        ("a read that is malformed", get("/count").header("semel-first-sent", "soon")),
+        ("a read that is too large", get("/count").too_large()),
+    ];
+    for (with, call) in calls {
+        let mut world = world();
+        take_all(&mut world, 1, 1..=3);
+        let reply = world.send(&call.place_acking(1, 4, 2));
+        assert!([400, 413].contains(&reply.status()), "{with}: {}", reply.status());
+        assert_eq!(world.places().len(), 3, "{with}");
+    }
 }
