@@ -167,6 +167,19 @@ test("where nothing was sent yet, the plot has room for some seconds, and is mar
   assert.ok(seconds.includes("5 s") && seconds.every((text) => /^\d(\.\d\d?)? s$/.test(text)), seconds.join());
 });
 
+test("a server that only takes long is not called down", LIMIT, async (t) => {
+  const mine = await visitor(t);
+  const tab = await mine.page();
+  let hung;
+  const asked = new Promise((resolve) => (hung = resolve));
+  await tab.route("**/lab/accounts/**", hung);
+  await tab.goto(url);
+  await asked;
+  assert.equal(await until(() => text(tab, "open-clicked"), "it is said that nothing is heard"), "the server is silent");
+  await tab.unroute("**/lab/accounts/**");
+  assert.equal(await until(() => text(tab, "told"), "it is said that it is heard again"), "The server answers again.");
+});
+
 test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
   const times = [];
   let tab;

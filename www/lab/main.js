@@ -119,7 +119,7 @@ async function follow({ account, journal, referee, board, changedMs }) {
     if (referee.isFull && !wasFull) board.tell(FULL_LOG);
     wasFull = referee.isFull;
     if (records !== undefined && !referee.isDown) await journal.sample({ atMs: Date.now(), records, tombstones });
-    if (wasDown && !referee.isDown) board.tell("The server is back.");
+    if (wasDown && !referee.isDown) board.tell("The server answers again.");
     board.logged(ids);
     if (tombstones > 0 && !isBusy() && Date.now() - readMs > READ_MS) {
       readMs = Date.now();

@@ -5,7 +5,7 @@ import { $, counted, dollars, say } from "./element.js";
 export function showScore({ clicks, clicked, lanes }, { isDown }) {
   say($("clicked"), dollars.format(clicked));
   say($("note-clicked"), clicks === 0 ? "no deposit yet" : counted(clicks, "deposit"));
-  say($("open-clicked"), isDown ? "the server is down" : "");
+  say($("open-clicked"), isDown ? "the server is silent" : "");
   for (const lane of ["naive", "semel"]) {
     const { balance, difference, open, forgotten, isSettled } = lanes[lane];
     const { kind, text } = clicks === 0 ? { kind: "open", text: "" } : verdictOf(difference, isSettled);
