@@ -194,6 +194,28 @@ fn the_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadli
 }
 
 #[test]
+fn what_is_named_twice_counts_as_it_was_named_first() {
+    for more in [0, 3] {
+        let mut world = World::new();
+        let others: Vec<String> = (0..more).map(|n| format!("other-{n}")).collect();
+        for id in others.iter().map(String::as_str).chain(["a"]) {
+            world.send(&change(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+        }
+        let twice = get("/count").ack_until("a", START_MS + 30_000).ack_until("a", START_MS + 50_000).ack("a");
+        world.send(&others.iter().fold(twice, |call, id| call.ack_until(id, START_MS)));
+        for (s, status) in [(89, "acknowledged"), (2, "attempt-expired")] {
+            world.pass_s(s);
+            world.restart();
+            // A fresh object sweeps with its first request.
+            world.send(&get("/count"));
+            let attempt = change("a").deadline_ms(START_MS);
+            // The deadline is past, so nothing runs: it is told whether the tombstone is there.
+            assert_eq!(world.send(&attempt).only("semel-status"), status, "after {s} s, with {more}");
+        }
+    }
+}
+
+#[test]
 fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
     let at = |s: i64| Some(START_MS + s * 1000);
     // The fence has to pass the second of the first-sent, which takes one second more; steps are of 5 s.
