@@ -145,6 +145,8 @@ pub struct Exchange {
     pub has_panicked: bool,
     /// Whether the answer leaves.
     pub is_answered: bool,
+    /// Whether it may have ended the object before, and its start could not be counted.
+    pub is_uncounted: bool,
     /// What was stored before.
     pub before: Rc<Snapshot>,
     /// What was stored after.

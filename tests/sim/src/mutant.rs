@@ -55,6 +55,8 @@ twins! {
     ReleasedNever = "released-never",
     /// What may have ended the object before runs beside others.
     SuspectTogether = "suspect-together",
+    /// What may have ended the object before runs though its start could not be counted.
+    UncountedRuns = "uncounted-runs",
     /// A crash of a batch is counted of its first request.
     CrashOfFrame = "crash-of-frame",
     /// What a request of a batch did stays though it failed.

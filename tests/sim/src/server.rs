@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A crash falls between any two statements, and leaves what was committed.
 //! - While commits are held back no answer leaves; if the object dies meanwhile, none ever does.
-//! - The engine is asked as `host.js` asks it: what may have ended the object before runs alone, once its start is durable.
+//! - The engine is asked as `host.js` asks it: what may have ended the object before runs alone, once its start is durable, and not at all
+//!   where that can't be counted.
 
 use crate::deposits::{Apart, Deposits, EFFECT, Trouble};
 use crate::letter::{Exchange, Letter, Message};
@@ -130,6 +131,7 @@ impl Server {
                     has_crashed: false,
                     has_panicked: false,
                     is_answered: true,
+                    is_uncounted: false,
                     before: nothing.clone(),
                     after: nothing,
                     effects: Vec::new(),
@@ -199,10 +201,12 @@ impl Server {
             turn.begins_to_hold = Some(key.to_owned());
         }
         keyed.world.handler.trouble.set(trouble.as_ref().map_or(Trouble::None, |(trouble, _)| *trouble));
+        let mut uncounted = None;
         if is_suspect {
             self.plan.break_database(rng, keyed);
-            keyed.world.start(&call);
+            let started = keyed.world.start(&call);
             keyed.world.database.calm();
+            uncounted = Some(started).filter(|started| started.only("semel-status") == "unavailable");
         }
         if !keyed.world.database.has_crashed() {
             self.plan.break_database(rng, keyed);
@@ -212,7 +216,9 @@ impl Server {
         }
         let was_holding = keyed.world.database.is_holding();
         let about = if letter.message.is_deposit() { "Deposit" } else { "" };
-        let mut exchange = keyed.exchange(letter, &call, principal, mutant);
+        let is_uncounted = uncounted.is_some();
+        let told = uncounted.filter(|_| mutant != Some(Mutant::Twin(Twin::UncountedRuns)));
+        let mut exchange = Exchange { is_uncounted, ..keyed.exchange(letter, (&call, told), principal, mutant) };
         exchange.reply = lies::told(mutant, about, exchange.reply);
         if let Some((_, times)) = trouble {
             *times -= u32::from(exchange.calls > 0).min(*times);
@@ -352,10 +358,17 @@ impl Keyed {
         std::mem::take(&mut self.held)
     }
 
-    fn exchange(&mut self, letter: Letter, call: &Call, principal: &str, mutant: Option<Mutant>) -> Exchange {
+    /// `told`: what its sender is told, where the engine is not asked.
+    fn exchange(
+        &mut self,
+        letter: Letter,
+        (call, told): (&Call, Option<Reply>),
+        principal: &str,
+        mutant: Option<Mutant>,
+    ) -> Exchange {
         let before = self.seen.clone();
         let (calls, panics) = (self.world.handler.calls.get(), self.world.handler.panics.get());
-        let reply = self.world.send(call);
+        let reply = told.unwrap_or_else(|| self.world.send(call));
         let has_crashed = self.world.database.has_crashed();
         self.world.database.calm();
         if has_crashed {
@@ -379,6 +392,7 @@ impl Keyed {
             has_crashed,
             has_panicked: self.world.handler.panics.get() > panics,
             is_answered: true,
+            is_uncounted: false,
             before,
             after,
             effects,

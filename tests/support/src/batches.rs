@@ -122,8 +122,8 @@ impl<H: Handler> World<H> {
         judged.filter_map(Result::err).map(Reply::checked).next()
     }
 
-    /// Runs the only request of a batch by itself, as `batches.js` does: where it `is_suspect`, once its start is counted; where it
-    /// crashes, that is counted. `n`: so many of its batch have run by themselves before.
+    /// Runs the only request of a batch by itself, as `batches.js` does: where it `is_suspect`, once its start is counted, and not where that
+    /// can't be; where it crashes, that is counted. `n`: so many of its batch have run by themselves before.
     #[track_caller]
     pub fn alone_by(
         &mut self,
@@ -142,7 +142,10 @@ impl<H: Handler> World<H> {
             Err(refusal) => return Reply::checked(refusal),
         };
         if is_suspect {
-            self.ask_engine(asker, &request, Engine::start);
+            let started = self.ask_engine(asker, &request, Engine::start);
+            if started.headers.get("semel-status") == Some("unavailable") {
+                return Reply::checked(started);
+            }
         }
         let handle = if n == 0 { Engine::handle } else { Engine::handle_next };
         let handled = catch_unwind(AssertUnwindSafe(|| self.ask_engine(asker, &request, handle)));

@@ -81,6 +81,12 @@ impl Oracle {
         for effect in &exchange.effects {
             self.check_effect(&key, exchange, effect)?;
         }
+        if exchange.is_uncounted {
+            self.see("server: a start can't be counted");
+            if exchange.calls > 0 {
+                return violation("uncounted", format!("{} ran, and its start was not counted", message.text()));
+            }
+        }
         if exchange.calls > 0 && message.is_deposit() {
             self.check_panics(&key, exchange, &said)?;
         }

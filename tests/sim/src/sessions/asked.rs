@@ -160,6 +160,8 @@ pub struct Dealt {
     pub is_closing: bool,
     /// Whether it came on a socket whose token has ended.
     pub is_past_token: bool,
+    /// Whether it may have ended the object before, and its start could not be counted.
+    pub is_uncounted: bool,
     /// The numbers on which the handler panicked.
     pub panicked: Vec<String>,
     pub effects: Vec<Effect>,

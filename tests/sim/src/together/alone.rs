@@ -2,7 +2,7 @@
 //!
 //! Invariants, as in `host.js` and `batches.js`:
 //! - The start of what may have ended the object before is durable before it runs, and so is all that ran before it; of a batch what follows it
-//!   is in no commit with it either.
+//!   is in no commit with it either. What can't be counted does not run.
 //! - The answers to a batch leave together, once all of it is durable. If the object ends before, none ever does.
 
 use super::asked::{Asked, Come, Event};
@@ -81,12 +81,21 @@ impl Run {
         }
         self.oracle.starts(asked.number);
         self.break_database(STATEMENTS_MAX);
-        self.object.world.start(&asked.call);
+        let started = self.object.world.start(&asked.call);
         if self.object.world.database.has_crashed() {
             return self.end_object("as it counts a start");
         }
         self.object.world.database.calm();
-        self.await_part()
+        if started.only("semel-status") != "unavailable" {
+            return self.await_part();
+        }
+        self.see("a start can't be counted");
+        if let Some(alone) = &mut self.object.alone {
+            (alone.next, alone.is_started) = (alone.next + 1, false);
+        }
+        asked.turn_ms.set((self.object.world.wall_ms, self.latest_ms()));
+        self.deal(asked.clone(), (0, 1), Some(started))?;
+        self.go_on_alone()
     }
 
     /// What they did so far is durable, or a start that was counted.

@@ -16,6 +16,12 @@ impl Oracle {
             self.dies(&dealt.key, &dealt.after);
             return Ok(());
         }
+        if dealt.is_uncounted {
+            self.see("server: a start can't be counted");
+            if !dealt.effects.is_empty() || !dealt.panicked.is_empty() {
+                return violation("uncounted", format!("{} ran, and its start was not counted", dealt.line()));
+            }
+        }
         for (asked, reply) in dealt.asked.iter().zip(&dealt.replies) {
             let (name, code) = (asked.name(), reply.only("semel-status"));
             if code == "attempt-expired" {
