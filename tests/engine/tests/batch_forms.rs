@@ -8,10 +8,10 @@ use semel_core::server::Answer;
 use semel_core::server::batch::{Answers, Batch, Element, first_frame};
 use semel_core::server::config::{ANSWERS_BYTES_MAX, ELEMENTS_MAX};
 use semel_core::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
-use semel_core::server::head::URL_BYTES_MAX;
+use semel_core::server::head::{HEADERS_MAX, URL_BYTES_MAX};
 use semel_support::batches::{asker, at, count, limited, run, statuses};
 use semel_support::{KEY, START_MS, START_S, World, post};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[test]
 fn of_a_batch_that_cannot_be_read_nothing_runs() {
@@ -91,11 +91,33 @@ fn a_batch_has_its_limits() {
     // A head is as large as any other may be.
     let replies = run(&mut world, &json!([at("long", &format!("/{}", "x".repeat(9_000))), count("short")]));
     assert_eq!(statuses(&replies), ["too-large", "executed"]);
+    let headed = |count: usize| {
+        let headers: Map<String, Value> = (0..count).map(|n| (format!("x-{n}"), json!(""))).collect();
+        json!([{ "id": format!("headed {count}"), "method": "POST", "path": "/count", "headers": headers }])
+    };
+    // One of them is the id's.
+    assert_eq!(statuses(&run(&mut world, &headed(HEADERS_MAX - 1))), ["executed"]);
+    assert_eq!(statuses(&run(&mut world, &headed(HEADERS_MAX))), ["too-large"]);
     // By itself it would come with three bytes for each of these.
     let escaped = |count: usize| json!([at("escaped", &format!("/echo/{}", "^".repeat(count)))]);
     let most = (URL_BYTES_MAX - "/echo/".len()) / 3;
     assert_eq!(statuses(&run(&mut world, &escaped(most + 1))), ["too-large"]);
     assert_eq!(statuses(&run(&mut world, &escaped(most))), ["executed"]);
+}
+
+/// Bytes that are no text take a third more as they are written.
+#[test]
+fn what_has_room_until_it_is_written_has_none_then() {
+    let mut answers = Answers::default();
+    for _ in 0..4 {
+        let answer = Answer { status: 200, headers: Headers::new(), body: vec![0xff; 1 << 20], log: None };
+        answers.add(answer, START_MS);
+    }
+    let text = answers.whole(None, START_MS);
+    assert!(text.len() <= ANSWERS_BYTES_MAX, "{} bytes", text.len());
+    let told: Vec<Value> = serde_json::from_str(&text).expect("an array");
+    let told: Vec<_> = told.iter().map(|answer| answer["status"].as_i64()).collect();
+    assert_eq!(told, [Some(200), Some(200), Some(503), Some(503)]);
 }
 
 #[test]
