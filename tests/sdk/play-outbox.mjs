@@ -1,10 +1,9 @@
 // A play of an outbox: three tabs that call, ask, give up, close, freeze, go offline and die as chance has it, until it is calm.
 
-import { Semel } from "../../sdk/npm/node.js";
 import { actsWithin, close, EVENTS } from "./play-callbacks.mjs";
 import { anyOf, ask, idOf, makeCall, OWN } from "./play-calls.mjs";
 import { isOfPayload, Oracle } from "./play-oracle.mjs";
-import { HEADERS_MS_MAX } from "./playing.mjs";
+import { HEADERS_MS_MAX, semelOf } from "./playing.mjs";
 import { problem, Stub, URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
@@ -44,7 +43,7 @@ export async function playOutbox(world) {
       const options = { url: URL_OF_STUB, identity, ids: dials.ids, fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world, tab), onpaused: onpausedOf(world, page) };
       for (;;) {
         try {
-          tab.semel = await Semel.open({ ...options, store: world.store(page) });
+          tab.semel = await semelOf(page).open({ ...options, store: world.store(page) });
           break;
         } catch (error) {
           world.says(`${tab.name} could not open: ${error.message}`);

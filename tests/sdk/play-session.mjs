@@ -1,7 +1,6 @@
 // A play of a session that goes from page to page: each calls, gives up, closes, freezes, goes offline and dies as chance has it, until it is calm.
 
-import { Semel } from "../../sdk/npm/node.js";
-import { HEADERS_MS_MAX } from "./playing.mjs";
+import { HEADERS_MS_MAX, semelOf } from "./playing.mjs";
 import { SessionStub } from "./session-stub.mjs";
 import { URL_OF_STUB } from "./stub.mjs";
 
@@ -68,7 +67,7 @@ export async function playSession(world) {
         sender = page;
         return fetch(...given);
       };
-      tab.semel = await Semel.open({ url: URL_OF_STUB, identity: "alice", fetch: sends, durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers: world.below(2) ? headers : undefined, ...intervals });
+      tab.semel = await semelOf(page).open({ url: URL_OF_STUB, identity: "alice", fetch: sends, durability: "memory", giveUpAfterMs: world.oneOf(60, 500, Infinity, Infinity), headers: world.below(2) ? headers : undefined, ...intervals });
       const onrecovered = async ({ response, error, url }) => {
         await world.pass(10);
         if (world.happens(0.2)) throw new Error("not taken");

@@ -5,7 +5,8 @@
 // - A seed says what happens, and when: one that fails fails again, by PLAY=SEED.
 // - Once it is calm nothing fails any more.
 
-import { Semel } from "../../sdk/npm/node.js";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { lost, problem, URL_OF_STUB } from "./stub.mjs";
 import { inTimeOfItsOwn, Page } from "./timing.mjs";
 
@@ -17,6 +18,12 @@ export const HEADERS_MS_MAX = 8;
 const LATE_MS_MAX = 30_000;
 
 let loading;
+/** What was built here, and the packages in the folders that PLAY_WITH names, as an older one's: pages of a store take turns, as an old page lives on beside new ones. */
+const BUILDS = [new URL("../../sdk/npm/", import.meta.url), ...(process.env.PLAY_WITH?.split(":") ?? []).map((folder) => pathToFileURL(`${resolve(folder)}/`))];
+const built = await Promise.all(BUILDS.map((folder) => import(new URL("node.js", folder))));
+
+/** The class that the page of this number has. */
+export const semelOf = ({ number }) => built[number % built.length].Semel;
 
 /** Runs `play` by each seed up to `seeds`, or from PLAY on by so many as PLAYS says. It gives what was wrong, and what happened. */
 export async function played(seeds, play) {
@@ -43,11 +50,13 @@ export async function playedOnce(seed, play) {
 
 /** What a page loads is there before: it comes by the machine's time. */
 async function loaded() {
-  const semel = await Semel.open({ url: URL_OF_STUB, durability: "memory", fetch: lost });
-  semel.session("key", "name").catch(() => {});
-  await import("../../sdk/npm/session-node.js");
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  await semel.close();
+  for (const [index, { Semel }] of built.entries()) {
+    const semel = await Semel.open({ url: URL_OF_STUB, durability: "memory", fetch: lost });
+    semel.session("key", "name").catch(() => {});
+    await import(new URL("session-node.js", BUILDS[index]));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await semel.close();
+  }
 }
 
 /** Refusals of what did not run, by whoever comes first. */
