@@ -507,3 +507,24 @@ fn a_uuid_takes_its_bytes_and_five_more() {
     world.send(&acknowledge_all(&ids));
     assert_eq!(world.database.number("SELECT length(entries) FROM semel_tombstones"), 3 * (16 + 5));
 }
+
+#[test]
+fn a_tombstone_whose_commit_was_undone_does_not_end_the_one_that_came_of_it_later() {
+    let mut world = World::new();
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        world.send(&change(id)).is_executed(200);
+    }
+    let undone = [acknowledge_all(&ids), post("/not-found").id("undoes")];
+    assert!(world.group(&undone).is_none(), "nothing of it is done");
+    let later_ms = START_MS + 200_000;
+    let acks = ids.map(|id| json!({ "id": id, "until": later_ms }));
+    world.send(&acknowledge(&json!(acks).to_string()));
+    assert_eq!(places(&world), (0, 0, 1));
+    // The first would have left by now.
+    world.wall_ms = later_ms;
+    for id in ids {
+        assert_eq!(world.send(&change_by(id, later_ms)).field("code"), "acknowledged", "{id}");
+        assert_eq!(world.effects_of(id), 1, "{id}");
+    }
+}

@@ -24,7 +24,9 @@ fn walked(databases: &[Database], query: &str) -> Vec<String> {
     let mut after = String::new();
     loop {
         let page = listed(databases, &format!("{query}{after}"));
-        names.extend(page["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned()));
+        let keys = page["keys"].as_array().unwrap();
+        assert!(after.is_empty() || !keys.is_empty(), "the last page says that it is the last");
+        names.extend(keys.iter().map(|key| key["key"].as_str().unwrap().to_owned()));
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => return names,

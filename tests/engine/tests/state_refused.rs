@@ -64,6 +64,10 @@ impl Handler for Account {
         let value = match request.path.segments().as_slice() {
             ["deposit"] => by(20)?,
             ["withdraw"] => by(-15)?,
+            ["deposit", "total"] => {
+                by(20)?;
+                context.state().map(|Total(total)| total)?
+            }
             ["doubled"] => {
                 let Total(total) = context.state()?;
                 context.put(Total(2 * total))?;
@@ -113,4 +117,6 @@ fn types_of_the_same_rows_see_what_the_others_have_put() {
     assert_eq!(all.iter().map(Reply::json).collect::<Vec<_>>(), each);
     assert_eq!(each.last(), Some(&json!(170)));
     assert_eq!((balance(&together), balance(&alone)), (170, 170));
+    // Within one request as well.
+    assert_eq!(asked("/deposit/total", "both", &mut alone).json(), json!(190));
 }
