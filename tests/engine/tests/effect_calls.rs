@@ -271,3 +271,20 @@ fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
     alice.sent(&next, answered());
     assert_eq!(told(&mut alice)["lanes"], json!([]));
 }
+
+#[test]
+fn the_answer_of_one_target_puts_off_no_other_that_is_due_before_it() {
+    let (mut alice, _) = two();
+    alice.send(&transfer("t1", &["call:https://a.example/x", "call:https://b.example/x"], 2));
+    let busy = || Heard::Answered { status: 503, semel: String::new(), body: Vec::new() };
+    let (one, other) = (alice.send_next().expect("a call"), alice.send_next().expect("another"));
+    alice.sent(&one, busy());
+    assert_eq!(alice.send_next(), None, "one waits, the other is under way");
+    alice.pass_ms(500);
+    alice.sent(&other, busy());
+    for (passed_ms, due) in [(500, &one), (500, &other)] {
+        assert_eq!(alice.send_next(), None);
+        alice.pass_ms(passed_ms);
+        assert_eq!(alice.send_next().map(|sending| sending.url).as_ref(), Some(&due.url));
+    }
+}

@@ -217,3 +217,10 @@ fn whom_the_list_shows_though_it_is_gone_or_does_not_though_it_is_there_is_told_
     assert_eq!((tell(START_MS + 4, true), shard.count()), (Ok(None), Ok(0)));
     assert_eq!((tell(START_MS + 6, true), shard.count()), (Ok(Some(START_S)), Ok(1)));
 }
+
+#[test]
+fn a_shard_that_no_key_has_told_anything_lists_none_and_stays_untouched() {
+    let databases = [Database::new()];
+    assert_eq!(listed(&databases, "limit=1"), json!({ "keys": [], "next": null, "total": 0 }));
+    assert_eq!(databases[0].tables(), Vec::<String>::new());
+}
