@@ -267,28 +267,6 @@ test("each record has one mark of its state, in forced colours too, and on a pho
   assert.deepEqual(list, { marks: 1, ofHead: 0, indent: 0 });
 });
 
-test("few records that are below what is seen have the room of few: nobody scrolls through what is empty", LIMIT, async (t) => {
-  for (const viewport of [{ width: 1200, height: 300 }, { width: 360, height: 300 }]) {
-    const { tab } = await open(t, at(FOREIGN), { viewport });
-    await hasRows(tab, 12);
-    const height = () => tab.evaluate(() => document.querySelector(".list").offsetHeight);
-    const unseen = await height();
-    await tab.locator(".page [role=row]").first().scrollIntoViewIfNeeded();
-    const seen = await tab.evaluate(() => [...document.querySelectorAll(".list [role=row]")].reduce((sum, row) => sum + row.offsetHeight, 0));
-    assert.ok(Math.abs(unseen - seen) < 300, `${unseen} px unseen, ${seen} px of rows`);
-  }
-});
-
-test("on a phone no date beside a plot is broken in two", LIMIT, async (t) => {
-  const { tab } = await open(t, at(FOREIGN), { viewport: { width: 360, height: 740 } });
-  await shows(tab, "in steps of");
-  const lines = await tab.locator(".plot-text .hint").evaluate(({ firstChild: text }) => {
-    const range = document.createRange();
-    return [...text.data.matchAll(/\d+-\d+-\d+/g)].map(({ index, 0: date }) => (range.setStart(text, index), range.setEnd(text, index + date.length), range.getClientRects().length));
-  });
-  assert.deepEqual(lines, [1, 1]);
-});
-
 test("who types a prefix goes on where they were, and what an input method composes is left alone", LIMIT, async (t) => {
   const { mine, tab } = await open(t);
   await hasRows(tab, 100);

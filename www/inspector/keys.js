@@ -60,5 +60,5 @@ function toolbar(route, go, signal) {
   input.addEventListener("compositionstart", () => clearTimeout(timer));
   input.addEventListener("compositionend", typed);
   signal.addEventListener("abort", () => clearTimeout(timer));
-  return make("div", { class: "toolbar" }, make("ul", { class: "orders", "aria-label": "Order" }, ...orders), make("ul", { class: "orders", "aria-label": "State" }, ...states), make("label", { class: "field inline", for: "prefix" }, "Begins with"), input);
+  return make("div", { class: "toolbar" }, make("ul", { class: "orders", "aria-label": "Order" }, ...orders), make("ul", { class: "orders", "aria-label": "State" }, ...states), make("div", { class: "named" }, make("label", { class: "field inline", for: "prefix" }, "Begins with"), input));
 }
