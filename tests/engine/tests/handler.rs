@@ -4,7 +4,7 @@ use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql};
-use semel_support::{KEY, World, get, post};
+use semel_support::{KEY, World, get, numbered, post};
 use std::cell::Cell;
 
 #[test]
@@ -141,4 +141,37 @@ fn the_version_of_its_tables_may_be_one_that_is_known_only_where_it_runs() {
     world.restart();
     world.handler.ahead.set(0);
     assert_eq!(world.send(&post("/x").id("c")).status(), 503, "an older build refuses what a newer one has made");
+}
+
+/// A handler that looks at what the engine keeps.
+struct Looks;
+
+impl Handler for Looks {
+    const SCHEMA_VERSION: i64 = 1;
+
+    fn key(&self, _method: &Method, _path: &Path) -> KeyRule {
+        KeyRule::Any
+    }
+
+    fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn handle(&self, context: &mut Context<'_>, _request: &Request) -> Result<Response, Failure> {
+        let rows = context.sql.exec("SELECT count(*) FROM semel_places", &[])?;
+        Ok(Response::json(200, format!("{rows:?}")))
+    }
+}
+
+#[test]
+fn a_handler_that_looks_at_the_places_of_its_session_takes_its_own_all_the_same() {
+    let mut world = World::of(Looks, Config { open: true, ..Config::default() }).in_session();
+    let calls = [1, 2, 3].map(|seq| numbered(1, seq));
+    let first = world.send(&calls[0]);
+    let both = world.group(&calls[1..]).expect("one commit");
+    assert_eq!(world.places().len(), 3);
+    world.restart();
+    for (call, reply) in calls.iter().zip([&first].into_iter().chain(&both)) {
+        world.send(call).replays(reply);
+    }
 }
