@@ -6,9 +6,11 @@ import { fileURLToPath } from "node:url";
 import { Semel } from "semel";
 import { unstable_startWorker } from "wrangler";
 
+const plain = (value) => ({ type: "plain_text", value });
 const worker = await unstable_startWorker({
   config: fileURLToPath(new URL("wrangler.toml", import.meta.url)),
-  bindings: { SEMEL_OPEN: { type: "plain_text", value: "true" } },
+  // Everybody is served, whatever keys for tokens `wrangler.toml` and `.dev.vars` have.
+  bindings: { SEMEL_OPEN: plain("true"), SEMEL_JWT_KEYS: plain(""), SEMEL_JWKS_URL: plain("") },
   dev: { persist: false, inspector: false, logLevel: "none", server: { hostname: "127.0.0.1", port: 0 } },
 });
 after(() => worker.dispose());

@@ -173,9 +173,11 @@ for (const [name, ask] of Object.entries(examples)) {
   });
 }
 
-test("examples/orders-typescript: its own tests pass, as npm runs them there", LIMIT, async () => {
+test("examples/orders-typescript: its own tests pass, as npm runs them there, beside secrets for `wrangler dev` too", LIMIT, async () => {
   const folder = await install("orders-typescript", "tested");
   await symlink(join(DEPLOY, "node_modules/wrangler"), join(folder, "node_modules/wrangler"));
+  const key = { kty: "oct", alg: "HS256", kid: "a", k: "A".repeat(43) };
+  await writeFile(join(folder, ".dev.vars"), `SEMEL_JWT_KEYS='${JSON.stringify({ keys: [key] })}'\nSEMEL_JWT_AUDIENCE='semel'\n`);
   const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
   assert.equal(scripts.test, "node --test");
   // Without the mark that this file has of its own runner: else those tests would tell that one, and print nothing.
