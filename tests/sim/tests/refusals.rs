@@ -89,7 +89,7 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
     ("id-other-outcome", 0, "outcome", &["b10100 with 10100 gets "]),
     ("take-over-other-last", 0, "outcome", &["the take-over take-over-1 gets "]),
     ("uncounted-runs", 5, "uncounted", &["6 ran, and its start was not counted"]),
-    ("uncounted-runs", 14, "uncounted", &["executed]", "ran, and its start was not counted"]),
+    ("uncounted-runs", 17, "uncounted", &["executed]", "ran, and its start was not counted"]),
     ("released-with-no", 2, "lie", &["who waits no longer for"]),
     ("released-early", 2, "patience", &["was waited for no longer at"]),
     ("released-never", 2, "patience", &["does so for too long"]),
