@@ -17,10 +17,10 @@ import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js
 import { objectOf, SHARDS, shardOf } from "./objects.js";
 import { isSigned } from "./signatures.js";
 
-/** A fetch of keys takes at most so long; who waits for one looks so often, and for so long. */
+/** A fetch of keys takes at most so long, and who waits for one looks so often. Who asks is told in so long, whatever that takes. */
 const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
-const KEYS_WAIT_MS = 8_000;
+const TELLING_MS = 8_000;
 
 /** So long each shard of the registry has for its part of a listing. */
 const LIST_MS = 5_000;
@@ -205,7 +205,7 @@ async function opened(request, lines, env, [key, says, waitMs]) {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** What is decided; or, where that takes a signature to be checked, or keys that are not there yet, what resolves to it, until then at most. Undefined: it took longer. */
-export function decided(decide, env, untilMs = Date.now() + KEYS_WAIT_MS) {
+export function decided(decide, env, untilMs = Date.now() + TELLING_MS) {
   const decision = decide();
   fetchKeys(env);
   return decision[0] === undefined ? decidedLater(decide, env, Math.min(untilMs, Date.now() + decision[1])) : decision;

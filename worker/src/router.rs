@@ -17,8 +17,8 @@ use semel_core::server::storage::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
 
-/// So long a socket waits for keys, when its first frame has come.
-const KEYS_WAIT_MS: i64 = 8_000;
+/// So long a socket waits until it can be told who sends, when its first frame has come.
+const TELLING_MS: i64 = 8_000;
 
 /// A handler's router.
 pub struct Router<H> {
@@ -91,7 +91,7 @@ impl<H: Handler> Router<H> {
                 &JsValue::from(wait_ms as f64),
                 &JsValue::from(matches!(asked, Asked::Keys(_))),
             ),
-            Route::Wait => keys_awaited(wait_ms(lines, instant_ms)),
+            Route::Wait => not_yet(wait_ms(lines, instant_ms)),
         }
     }
 
@@ -112,7 +112,7 @@ impl<H: Handler> Router<H> {
                 Array::of2(&JsValue::from_str(&asker.to_text()), &ends_ms)
             }
             Err(Refusal::Problem(problem)) => wire::closing(&problem),
-            Err(Refusal::Wait) => keys_awaited(KEYS_WAIT_MS),
+            Err(Refusal::Wait) => not_yet(TELLING_MS),
         }
     }
 
@@ -209,7 +209,7 @@ fn to_object(key: &Key, principal: &Principal, wait_ms: i64, asker: Option<Strin
     wire::routed_to(key.as_str(), &lines, wait_ms as f64, asker.as_deref())
 }
 
-fn keys_awaited(wait_ms: i64) -> Array {
+fn not_yet(wait_ms: i64) -> Array {
     Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms as f64))
 }
 
