@@ -18,7 +18,7 @@ async function html(markdown, file = "README.md") {
 
 test("the repository's documents are pages, each in the navigation of all, which shows where one is", async () => {
   const pages = await renderDocuments();
-  assert.deepEqual(pages.map(({ name }) => name), ["index", "examples", "sdk", "handlers", "protocol", "guarantees", "operations", "performance", "limits", "security", "architecture", "contributing", "first-run", "fuzzing", "changelog"]);
+  assert.deepEqual(pages.map(({ name }) => name), ["index", "examples", "sdk", "handlers", "protocol", "guarantees", "operations", "performance", "limits", "security", "architecture", "design-client", "design-server", "design-tools", "contributing", "first-run", "fuzzing", "changelog"]);
   const links = pages.map(({ name }) => (name === "index" ? "/docs" : `/docs/${name}`));
   for (const [at, { title, navigation, content }] of pages.entries()) {
     assert.equal(title, DOCUMENTS[at].title);
