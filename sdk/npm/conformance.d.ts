@@ -1,11 +1,11 @@
-// Checks for a store of your own. See `Store` in index.d.ts for what it promises.
+// Checks for a store of your own. `Store` in index.d.ts says what a store must do.
 
 import type { Store } from "semel";
 
 export interface Check {
-  /** What must hold, as a sentence. */
+  /** The rule that is checked, as a sentence. */
   readonly name: string;
-  /** Rejects with an error that says what did not hold. */
+  /** Resolves if the rule holds; otherwise rejects with an error that says what went wrong. */
   run(): Promise<void>;
 }
 
@@ -16,10 +16,10 @@ export interface Check {
  * for (const { name, run } of conformance(open)) test(name, run);
  * ```
  *
- * `open` opens the storage of that name, and makes it where it is new. Each check has a name of its own; one that is opened again
- * under its name is the same storage. Cleaning up is yours.
+ * `open(name)` must open the storage of that name, and create it if it does not exist. Each check uses a name of its own; opening a name again must give
+ * the same storage. You clean up yourself.
  *
- * - `reopens`: whether what was stored is still there after closing and opening again. Default true; false of a store in memory.
- * - `shares`: whether a storage can be opened twice at a time. Default: as `reopens`.
+ * - `reopens`: whether rows are still there after closing and opening again. Default true; set it to false for a store in memory.
+ * - `shares`: whether a storage can be opened twice at the same time. Default: the value of `reopens`.
  */
 export function conformance(open: (name: string) => Store | Promise<Store>, options?: { reopens?: boolean | undefined; shares?: boolean | undefined }): Check[];

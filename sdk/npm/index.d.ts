@@ -1,8 +1,13 @@
-// Semel's SDK: a change happens exactly once and gets its first answer. See README.md.
+// The types of Semel's SDK: each change happens exactly once, and its caller gets the first answer. See README.md.
 
-/** Whether a request ran: `"no"` says that it never did and never will. */
+/** Whether a request ran. `"no"`: it never did, and never will. */
 export type Executed = "no" | "yes" | "unknown";
-/** How to go on: send it again under its id, mend something first, or leave it: the answer is definitive. */
+/**
+ * What to do next:
+ * - `same-id`: send the request again under its id
+ * - `after-fix`: mend something first, then send it again
+ * - `never`: nothing; the answer is definitive
+ */
 export type Retry = "same-id" | "after-fix" | "never";
 
 /** The codes of the protocol, in the order of the table in PROTOCOL.md. */
@@ -39,14 +44,15 @@ export type ProtocolCode =
 
 /**
  * The codes of the client itself:
- * - `outbox-full`: too many requests are pending, or too large ones; this one was neither stored nor sent. Its `executed` is `unknown`
- *   where the id is one's own or a hash: another tab may have it in hand; and at `onrecovered`
- * - `store-failed`: the request could not be stored, so it was not sent; `cause` is what the store threw. `executed` as above,
- *   and `unknown` where WebKit says that its process which keeps the rows has ended: it may be stored
- * - `gave-up`: no definitive answer in `giveUpAfterMs`, or the caller stopped waiting for what another tab sends; the request goes on.
- *   `cause`, but in sessions, is why the last attempt of all came to nothing: what was thrown, or the code with which it was refused
- * - `closed`: `close()` was called, or the module has trapped, as where there is no memory left: `cause` is the `RuntimeError` then. The request stays stored and goes on at the next `open`
- * - `outcome-lost`: the answer was given before, here or in another tab, and is no longer kept; or there is no such request
+ * - `outbox-full`: too many requests are pending, or they are too large. This one was neither stored nor sent, so `executed` is `no`. It is
+ *   `unknown` for an id of your own and for a hash, because another tab may be sending the same id; and at `onrecovered`.
+ * - `store-failed`: the request could not be stored, so it was not sent. `cause` is what the store threw. `executed` is as for `outbox-full`;
+ *   it is also `unknown` where WebKit reports that its storage process has ended, because the request may have been stored.
+ * - `gave-up`: there was no definitive answer within `giveUpAfterMs`, or the caller stopped waiting for a request that another tab sends. The
+ *   request goes on. Outside of sessions, `cause` is why the outbox's last attempt failed: the error that was thrown, or the code of the refusal.
+ * - `closed`: `close()` was called, or the wasm module has trapped, for example because memory ran out; then `cause` is the `RuntimeError`. The
+ *   request stays stored, and goes on at the next `open`.
+ * - `outcome-lost`: the answer was delivered before, here or in another tab, and is no longer kept; or there is no such request.
  */
 export type ClientCode = "outbox-full" | "store-failed" | "gave-up" | "closed" | "outcome-lost";
 
@@ -63,23 +69,24 @@ export interface Problem {
 }
 
 /**
- * An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. An error with the code
- * `gave-up` has the name `GaveUpError`, and is an instance of that class; so with every code that has a class here. What an error is an instance of
- * goes by its code, so that it holds between two copies of this package.
+ * A request ended without an outcome. `executed` is `"no"` only if the request never ran and never will.
+ *
+ * Codes that have a class below have errors of that class: one with the code `gave-up` has the name `GaveUpError`, and is `instanceof
+ * GaveUpError`. `instanceof` compares codes, so it also works between two copies of this package.
  */
 export class SemelError extends Error {
   protected constructor();
   readonly name: string;
-  /** A code of the protocol, of the client, or of a newer server. */
+  /** A code of the protocol or of the client; a newer server may send codes that are not listed here. */
   readonly code: ProtocolCode | ClientCode | (string & {});
   readonly executed: Executed;
   readonly retry: Retry;
   readonly requestId: string;
-  /** What the server said; undefined where the error is the client's. */
+  /** The body of the server's answer. Undefined if the error is the client's own. */
   readonly problem: Problem | undefined;
 }
 
-/** Whether the request ran can't be told: `gave-up`, `closed`, `outcome-lost`, and the server's `outcome-unknown`. */
+/** Nobody can tell whether the request ran: `gave-up`, `closed`, `outcome-lost`, and the server's `outcome-unknown`. */
 export class OutcomeUnknownError extends SemelError {}
 export class KeyMissingError extends SemelError {}
 export class KeyInvalidError extends SemelError {}
@@ -105,165 +112,177 @@ export class ClosedError extends OutcomeUnknownError {}
 export class OutcomeLostError extends OutcomeUnknownError {}
 
 /**
- * - `store-unavailable`: there is none, or it must not be used (private mode, blocked storage, a file system without hard links)
- * - `store-blocked`: it could not be had within 10 s, or did not answer within 30 s; another tab or process may stand in the way
- * - `store-newer`: it was written by a newer version of the SDK
- * - `store-damaged`: something in it can't be read; nothing is sent past it
+ * - `store-unavailable`: there is no store, or it must not be used (private mode, blocked storage, a file system without hard links)
+ * - `store-blocked`: the store did not open within 10 s, or did not answer within 30 s; another tab or process may be holding it
+ * - `store-newer`: a newer version of the SDK wrote it
+ * - `store-damaged`: a row can't be read; nothing is sent until it can
  * - `store-full`: there is no space left
  * - `store-failed`: anything else; see `cause`
  */
 export type StoreCode = "store-unavailable" | "store-blocked" | "store-newer" | "store-damaged" | "store-full" | "store-failed";
 
 /**
- * The store can't be used: what `open` rejects with, and the `cause` of a `SemelError` with the code `store-failed`; of a store of your own, both are
- * what that has thrown.
+ * The store can't be used. `open` rejects with it, and it is the `cause` of a `SemelError` with the code `store-failed`. If you bring your own
+ * store, both are whatever your store throws.
  */
 export class StoreError extends Error {
-  /** The message is that of the error with the code before it. */
+  /** The error's message is the code, and then `message`. */
   constructor(code: StoreCode, message: string, cause?: unknown);
   readonly name: string;
   readonly code: StoreCode;
 }
 
-/** A stored request that has no definitive answer yet, or whose answer nobody has taken. */
+/** A stored request that has no definitive answer yet, or whose answer no caller has taken. */
 export interface Pending {
   readonly requestId: string;
   readonly method: string;
   readonly url: string;
-  /** How often this tab has sent it. */
+  /** How many times this tab has sent it. */
   readonly attempts: number;
   /**
-   * - `sending`: it is being sent, again and again, or waits for its turn, its time or the network
+   * - `sending`: an attempt is under way, or waits for its turn, for the retry interval or for the network
    * - `paused`: something must be mended first, see `onpaused`
-   * - `answered`: it has its answer, which waits for `onrecovered`
+   * - `answered`: the answer is there, and waits for `onrecovered`
    * - `elsewhere`: another tab sends it
    */
   readonly state: "sending" | "paused" | "answered" | "elsewhere";
 }
 
-/** The answer to a request of an earlier page or process, or of a caller that gave up. */
+/** The answer to a request whose caller is gone (an earlier page or process) or gave up. */
 export type Recovered = Described & (
   | { /** The outcome. */ readonly response: Response; readonly error: undefined }
   | { readonly response: undefined; readonly error: SemelError }
 );
 
-/** A request that can't go on until something is mended, or until there are credentials (401, 403). */
+/** A request that can't go on until something is mended, or until there are other credentials (401, 403). */
 export interface Paused {
   readonly requestId: string;
   readonly method: string;
   readonly url: string;
-  /** What the server said. Its `executed` is `"unknown"`: an earlier attempt may have run. */
+  /** The server's refusal. Its `executed` is `"unknown"`, because an earlier attempt may have run. */
   readonly error: SemelError;
   /** Sends it again, under the same id. */
   resume(): void;
   /**
-   * Asks the key to cancel it. The caller gets an error with `executed: "no"`, or the outcome if it had run; where the server
-   * refuses to cancel it as well, that problem, with `executed: "unknown"`. But 401 and 403 wait for other credentials: that is
-   * told as another pause, and who gives up at each goes on doing so.
+   * Asks the key to cancel it. The caller gets an error with `executed: "no"`, or the outcome if the request had run. If the server refuses the
+   * cancellation too, the caller gets that refusal, with `executed: "unknown"`. A cancellation refused with 401 or 403 waits for other
+   * credentials: `onpaused` is called again, so don't call `giveUp` there without changing them.
    */
   giveUp(): void;
 }
 
 /**
- * Where requests are kept: rows of bytes under ids.
+ * Where requests are kept: rows of bytes, each under an id. `semel/conformance` has checks for a store of your own.
  *
- * - A method that resolves has made its change durable. One that rejects has changed nothing.
- * - `load` and `presence` are waited for 30 s. `change` is waited for without a limit, for nobody could tell whether it was made: a store
- *   that can undo it should do so after a while, and reject then.
- * - `change` is one transaction: no other change of that row, in this process or another, comes between reading and
- *   writing. `change.to` is called in it, synchronously, with the row or undefined; it returns the new row,
- *   undefined to delete it, or null to leave it as it is. A store that makes its transaction again calls it again, with the row as it is then,
- *   and the last call counts; also where it can't tell whether the one before was made.
- * - `remove` is one transaction too, of all these rows: it deletes those that are there and of which `isDone` is true. An id whose
- *   row is done in one tab may be that of a new request by the time that another deletes it.
+ * - A method that resolves has made its change durable. A method that rejects has changed nothing.
+ * - `change` is one transaction: no other change of that row, by this process or another, comes between its read and its write. Inside it, the
+ *   store calls `to` synchronously with the row, or with undefined if there is none. `to` returns the new row, undefined to delete the row, or
+ *   null to leave it alone.
+ * - A store that repeats its transaction calls `to` again with the row as it is then, and the last call counts. It does so too if it can't tell
+ *   whether the first transaction was committed.
+ * - `remove` is also one transaction, over all the rows it is given: it deletes those that exist and for which `isDone` returns true. The check is
+ *   needed because another tab may have begun a new request under the same id.
+ * - The SDK waits at most 30 s for `load` and `presence`. It waits for `change` without a limit, because after a time-out nobody could tell whether
+ *   the change was made. A store that can undo a slow change should do so, and then reject.
  */
 export interface Store {
   load(): Promise<Array<[id: string, row: Uint8Array]>>;
   change(id: string, to: (row: Uint8Array | undefined) => Uint8Array | undefined | null): Promise<void>;
   remove(ids: string[], isDone: (row: Uint8Array) => boolean): Promise<void>;
   /**
-   * Says that `owner`, an id of this outbox alone, lives from now on; called once, before the first `change`. Without it nobody can tell which
-   * outboxes on the store are gone, and one that opens takes over all that it finds.
+   * Announces that `owner`, an id that only this outbox has, is alive from now on. Called once, before the first `change`. Without `presence`, nobody
+   * can tell which outboxes of the store are gone, so an outbox that opens takes over every row it finds.
    */
   presence?(owner: string): Presence;
   close?(): void | Promise<void>;
 }
 
 export interface Presence {
-  /** The owners that live: in this process and others, this one too. Who may live does; whoever is left out is gone for good. */
+  /** The owners that are alive, in this process and in others, including this one. List an owner if in doubt: one that is missing counts as gone for good. */
   alive(): Promise<string[]>;
-  /** Says that this owner is gone. Called at `close`; it must not throw. */
+  /** Announces that this owner is gone. Called at `close`. It must not throw. */
   leave(): void;
 }
 
-/** What `fetch` takes for headers. By this way: without the types of browsers nothing is called `HeadersInit`. */
+/** What `fetch` takes for headers. Derived, because `HeadersInit` exists only in the types of browsers. */
 type HeadersGiven = NonNullable<RequestInit["headers"]>;
 
 export interface Options {
-  /** The origin of the worker, such as `https://api.example.com`. */
+  /** The origin of the Worker, such as `https://api.example.com`. */
   url: string | URL;
-  /** Who makes the requests, as the server authenticates them. Each identity has an outbox of its own. Default `""`: nobody in particular. */
+  /** The principal that makes the requests, as the server authenticates it. Each identity has a separate outbox. Default `""`: no particular one. */
   identity?: string | undefined;
-  /** Headers of every attempt, credentials above all. A function is called for each attempt. Never stored. */
+  /** Headers to add to every attempt, such as credentials. A function is called for each attempt. They are never stored. */
   headers?: HeadersGiven | (() => HeadersGiven | undefined | Promise<HeadersGiven | undefined>) | undefined;
   /** The pause between two attempts of a request, in ms. Default 1,000. At least 10. */
   retryIntervalMs?: number | undefined;
   /** How long an attempt may take, in ms. Default 10,000. 100 to 100,000. */
   attemptTimeoutMs?: number | undefined;
-  /** After so many ms without a definitive answer, `fetch` rejects with `OutcomeUnknownError`, and the request goes on. Default: never. */
+  /** After this many ms without a definitive answer, `fetch` rejects with an `OutcomeUnknownError`; the request goes on. Default: never. */
   giveUpAfterMs?: number | undefined;
-  /** How many requests may be pending in this tab, and how many attempts under way. Default 1,000 and 32. */
+  /** How many requests may be pending in this tab (default 1,000), and how many attempts may be under way at a time (default 32). */
   maxPending?: number | undefined;
   maxAttempts?: number | undefined;
-  /** Whether requests to one key go one after another, in the order of their calls. Default true. See `Init`. */
+  /** Whether requests to the same key are sent one after another, in the order of the calls. Default true. See `Init`. */
   ordered?: boolean | undefined;
   /**
-   * How ids are made: by the time and at random (`uuid`, the default: version 7), or from what a request is (`hash`: a UUID of SHA-256 over identity, method, path,
-   * key, `salt` and body, with `crypto.subtle`). With hashes a double click is one request, and so are two orders that were meant to be
-   * two: give a `salt` that tells them apart, or a function of the time, as `() => Math.floor(Date.now() / 60_000)`. Made again
-   * after its answer, a request is refused as `outcome-lost` or `acknowledged`, until its key has forgotten it: a minute or more.
+   * How request ids are made:
+   * - `uuid` (default): a UUID of version 7, from the time and random bits.
+   * - `hash`: a UUID from a SHA-256 over identity, method, path, key, `salt` and body, by `crypto.subtle`. A double click is then one request. So are
+   *   two equal orders that were meant as two: tell them apart by a `salt`, for example a function of the time such as
+   *   `() => Math.floor(Date.now() / 60_000)`. An equal request after the answer is refused as `outcome-lost` or `acknowledged` until the key has
+   *   forgotten the first, which takes a minute or more.
    */
   ids?: "uuid" | "hash" | undefined;
   salt?: Salt | undefined;
-  /** Instead of the runtime's `fetch`: a change comes as a URL and what goes with it, a read as a `Request`. */
+  /** Replaces the runtime's `fetch`. It is called with a URL and an init for a change, and with a `Request` for a read. */
   fetch?: ((input: string | Request, init: RequestInit) => Promise<Response>) | undefined;
-  /** Instead of IndexedDB. */
+  /** Replaces IndexedDB. */
   store?: Store | undefined;
-  /** `strict` (default): on disk before the first attempt. `relaxed`: handed to the system, so that a power cut may lose a request, or have it sent again past what its key remembers; not in sessions. `memory`: lost with the page. Without effect where there is a `store`. */
+  /**
+   * When a request counts as stored. Has no effect together with `store`.
+   * - `strict` (default): it is on disk before the first attempt.
+   * - `relaxed`: the operating system has it. A power cut may lose a request, or may make the SDK send it again after its key has forgotten it.
+   *   Sessions don't allow it.
+   * - `memory`: it is lost with the page.
+   */
   durability?: "strict" | "relaxed" | "memory" | undefined;
   onrecovered?: Semel["onrecovered"] | undefined;
   onpaused?: Semel["onpaused"] | undefined;
   /**
-   * The browser has thrown the store away since it was last open: what was pending can't be told. Only where `localStorage` outlived
-   * it, as in Chromium.
+   * Called if the browser has deleted the store since it was last open, for want of space; nobody can tell what was pending. It is noticed only
+   * where `localStorage` survived, as in Chromium.
    */
   onstorelost?: (() => void) | undefined;
 }
 
-/** Anything that tells two equal requests apart; a function is asked for each. */
+/** Anything that tells two equal requests apart. A function is called for each request. */
 export type Salt = string | number | (() => string | number);
 
 export interface Init extends RequestInit {
-  /** The key, where the application's key rule leaves it open. */
+  /** The key, if the application's key rule does not derive it from the path. */
   key?: string | undefined;
   /**
-   * An id of your own: 1 to 200 characters of printable ASCII, not beginning with `cancel-`. While a request is pending, another call
-   * with its id waits for the same answer; one with another method, path, key, headers or body is refused as `fingerprint-mismatch`.
+   * Your own request id: 1 to 200 characters of printable ASCII, not beginning with `cancel-`. While a request is pending, another call with the same
+   * id waits for the same answer. If its method, path, key, headers or body differ, it is refused as `fingerprint-mismatch`.
    */
   id?: string | undefined;
-  /** Instead of the option. */
+  /** Overrides the option `salt`. */
   salt?: Salt | undefined;
-  /** Instead of the option: whether it waits until those before it at its key have their answers. Those that don't, and name a `key`, go together where they are many. */
+  /**
+   * Overrides the option `ordered`: whether the request waits until earlier ones to its key have their answers. Requests that don't wait, and name a
+   * `key`, are sent in batches when there are many.
+   */
   ordered?: boolean | undefined;
 }
 
-/** How many changes wait, in this tab. It never changes; what has changed is another one. */
+/** How many changes of this tab are waiting. Immutable: a change makes a new snapshot. */
 export interface Snapshot {
-  /** Without an answer yet, those that are paused among them. */
+  /** Requests without an answer, including those that are paused. */
   readonly pending: number;
-  /** Something must be mended first, see `onpaused`. */
+  /** Requests that wait until something is mended, see `onpaused`. */
   readonly paused: number;
-  /** False: nothing is sent until the network is there again. */
+  /** False while the network is gone; nothing is sent until it is back. */
   readonly online: boolean;
 }
 
@@ -275,40 +294,52 @@ interface Described {
 
 type Ended = { readonly status: number; readonly error: undefined } | { readonly status: undefined; readonly error: SemelError };
 
-/** What is told, each as a `CustomEvent` with this `detail`. */
+/** The events. All but `online` and `offline` are `CustomEvent`s with the `detail` given here. */
 export interface SemelEventMap {
-  /** An attempt leaves. */
+  /** An attempt is sent. */
   attempt: CustomEvent<Described>;
   /**
-   * An attempt got no answer, by what was thrown, or did not leave, for the store refuses what is written before it, or was `refused` for good, and the store can't be asked whether another tab has an outcome; it is made again, unless its request was given up, or all is closed. `requestId` is undefined for what goes along with requests (the clock, acknowledgements),
-   * and for what a session sends, but not for what its store refuses; of a cancellation that left it is `cancel-` and the id.
+   * An attempt failed, and `error` says why. It is made again, unless its request was given up or the outbox is closed. One of these happened:
+   * - No answer came.
+   * - The attempt was not sent, because the store refused the row that must be written first.
+   * - The attempt was `refused` for good, and the store could not tell whether another tab has an outcome.
+   *
+   * `requestId` is undefined for the SDK's own requests (the clock, acknowledgements) and for whatever a session sends, but not where the session's
+   * store refused. For a cancellation that was sent it is `cancel-` and the id.
    */
   lost: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly error: unknown }>;
   /**
-   * An attempt was answered, and not with its outcome, but with the `code` of a problem (`rolled-back`, say, if the handler throws). It is made again, unless it is settled with that, or stalled. Of what a
-   * session sends, the take-over alone; its `requestId` is undefined.
+   * The server answered an attempt with a problem instead of an outcome; `code` is the problem's, such as `rolled-back` if the handler threw. The
+   * attempt is made again, unless the request is settled or stalled by it. Sessions dispatch it only for a take-over, with `requestId` undefined.
    */
   refused: CustomEvent<Omit<Described, "requestId"> & { readonly requestId: string | undefined; readonly status: number; readonly code: string }>;
-  /** A request has its answer, and its caller gets it: the status of the outcome, or the error. */
+  /** A request has its answer, and its caller gets it: `status` of the outcome, or `error`. */
   settled: CustomEvent<Described & Ended>;
-  /** It pauses until something is mended. */
+  /** A request pauses until something is mended. */
   stalled: CustomEvent<Described & { readonly error: SemelError }>;
-  /** There is the answer to a request for which nobody waits; `onrecovered` gets it. */
+  /** An answer came that no caller waits for; `onrecovered` gets it. */
   recovered: CustomEvent<Described & Ended>;
   offline: Event;
   online: Event;
-  /** It is closed, for good: by `close()`, without an error, or for its module has trapped. What is stored goes on at the next `open`. */
+  /** The outbox is closed for good: by `close()`, without an `error`, or because the wasm module has trapped. Stored requests go on at the next `open`. */
   closed: CustomEvent<{ readonly error: unknown }>;
 }
 
 export interface SessionOptions {
-  /** The epoch that is expected to be current, 0 for none: where another one is, it is not fenced. The error is a `FencedError` if that is newer, and a `BodyInvalidError` if this one is. */
+  /**
+   * Take the session over only if this is its current epoch; 0: only if nobody has held it. Otherwise the holder is not fenced, and the call rejects:
+   * with a `FencedError` if the current epoch is newer, with a `BodyInvalidError` if it is older.
+   */
   after?: number | undefined;
-  /** Where its requests are kept, of this session alone: closed with it. Default: as the outbox, in a database of its own; needed where the outbox has a store of one's own. */
+  /**
+   * A store for this session alone, which is closed with it. Default: the same kind as the outbox has, in a separate database. Required if you gave
+   * the outbox a store.
+   */
   store?: Store | undefined;
   /**
-   * `http` (default): requests alone by themselves, more of them in a batch. `socket`: all by one WebSocket, which is opened anew when it
-   * was closed. `auto`: by a WebSocket where the runtime has one and it opens in time, else as `http` for a minute.
+   * - `http` (default): one waiting request is sent as itself, several as a batch.
+   * - `socket`: all are sent over one WebSocket, which is reopened after it was closed.
+   * - `auto`: over a WebSocket if the runtime has one and it opens in time, otherwise as `http` for a minute.
    */
   transport?: "http" | "socket" | "auto" | undefined;
   onrecovered?: Session["onrecovered"] | undefined;
@@ -317,100 +348,113 @@ export interface SessionOptions {
 }
 
 /**
- * A named client at a key. Its requests have places in a row: they go out together, as many as wait, and take effect in the order of
- * the calls, each once. One holder has it at a time.
+ * A named client of a key. The session numbers its requests: they are sent together, as many as wait, and take effect once each, in the order of the
+ * calls. Only one holder has a session at a time.
  */
 export interface Session {
-  /** As it was named. */
+  /** As given to `semel.session`. */
   readonly key: string;
   readonly name: string;
-  /** The number of this holder. */
+  /** The number of this holder; each take-over raises it. */
   readonly epoch: number;
-  /** The last place that was taken when it took over. */
+  /** The last number that was taken when this holder took over. */
   readonly lastSeq: number;
 
   /**
-   * As `semel.fetch`, in order with all other calls of the session. Rejects with a `FencedError` once somebody else has taken over: where
-   * its `executed` is `"no"`, the request never ran and never will. Other methods than `POST`, `PUT`, `PATCH` and `DELETE` pass through,
-   * in no order. Aborting `init.signal` closes its place, once what is under way with it has ended: it rejects with `executed: "no"`, or resolves with the outcome if it was too late.
-   * `key`, `id`, `salt` and `ordered`, which calls of the outbox take, are a `TypeError`.
+   * Like `semel.fetch`, but in order with all other calls of the session.
+   *
+   * - Rejects with a `FencedError` once another holder has taken over. If its `executed` is `"no"`, the request never ran and never will.
+   * - Methods other than `POST`, `PUT`, `PATCH` and `DELETE` are passed to `fetch`, in no order.
+   * - Aborting `init.signal` cancels the request once the attempt under way has ended: the call rejects with `executed: "no"`, or resolves with the
+   *   outcome if it was too late.
+   * - `key`, `id`, `salt` and `ordered`, which `semel.fetch` takes, are a `TypeError` here.
    */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-  /** What is stored of it and has no definitive answer yet, of every holder. */
+  /** The stored requests of this session without a definitive answer, of every holder. */
   pending(): Promise<Pending[]>;
 
-  /** Goes on after a pause. */
+  /** Sends again what is paused. */
   resume(): void;
 
   /**
-   * Gets the answers to what holders before it left, and to what goes on after `giveUpAfterMs`. Each leaves the store when this has returned, or
-   * what it returned has resolved. Until it is set, and after it threw, answers are kept.
+   * Called with the answers to requests that earlier holders left, and to requests that went on after `giveUpAfterMs`. An answer leaves the store when
+   * the handler has returned, or when its promise has resolved. Answers are kept until a handler is set, and after it threw.
    */
   onrecovered: ((recovered: Recovered) => void | Promise<void>) | null;
 
   /**
-   * Is told when the session pauses at a request: all that comes after it waits too. `giveUp` closes its place. Is also told where one was
-   * refused again and again; it is sent on.
+   * Called when the session pauses at a request; all later ones wait too. `giveUp` cancels that request. Also called when a request was refused again
+   * and again; that one is still being sent.
    */
   onpaused: ((paused: Paused) => void) | null;
 
   /**
-   * Is told, once, that there are no more places to be had: somebody else holds the session (a `FencedError`), or its key has lost it. Calls
-   * reject with the same error. What was stored and nobody waits for goes on with whoever opens the session next. So it does where the module of the session has trapped: then it is `closed`, with the `RuntimeError` as its `cause`.
+   * Called once, when this holder can send nothing more: another one has the session (a `FencedError`), its key has lost it, or the wasm module has
+   * trapped (`closed`, with the `RuntimeError` as its `cause`). Calls reject with the same error. Stored requests that no caller waits for go on with
+   * the next holder.
    */
   onended: ((error: SemelError) => void) | null;
 
-  /** Stops sending. Callers that still wait get an error with the code `closed`; what is stored goes on when the session is opened again. */
+  /** Stops sending. Waiting callers get an error with the code `closed`. Stored requests go on when the session is opened again. */
   close(): Promise<void>;
 }
 
-/** An outbox, bound to one worker and one identity. It is an `EventTarget`. */
+/** An outbox for one Worker and one identity. It is an `EventTarget`. */
 export class Semel {
   private constructor();
-  /** Opens the outbox, and goes on with what was left unfinished. */
+  /** Opens the outbox, and goes on with the requests that earlier pages left unfinished. */
   static open(options: Options): Promise<Semel>;
 
   /**
-   * As `fetch`: `POST`, `PUT`, `PATCH` and `DELETE` are stored, happen exactly once and resolve with the first answer.
-   * Other methods pass through. A body is read to its end first, and has at most 1 MiB, what a key takes. Aborting `init.signal` asks the key to cancel:
-   * `fetch` rejects with `executed: "no"`, or resolves with the outcome if it was too late, once the server has answered that. What bounds
-   * the waiting is the option `giveUpAfterMs`. It needs no receiver: it can be given to
-   * whatever takes a `fetch`.
+   * Like `fetch`, but a `POST`, `PUT`, `PATCH` or `DELETE` is stored, happens exactly once and resolves with the first answer.
+   *
+   * - Other methods are passed to `fetch`.
+   * - The body is read to its end first. It may have at most 1 MiB.
+   * - Aborting `init.signal` asks the key to cancel the request. Once the server has answered that, `fetch` rejects with `executed: "no"`, or resolves
+   *   with the outcome if it was too late. To limit the waiting, use the option `giveUpAfterMs`.
+   * - It is bound: you can pass it to any library that takes a `fetch`.
    */
   readonly fetch: (input: string | URL | Request, init?: Init) => Promise<Response>;
 
   /**
-   * The answer to a request that was made before: in this tab, in another one, or before a reload. It is kept for others only if they
-   * asked before it was given, and for a day; else the error is an `OutcomeLostError`. Aborting `signal` ends the waiting alone. Who waits
-   * together with a call of `fetch` under that id is rejected with it once that one's `giveUpAfterMs` is over.
+   * Waits for the answer to an earlier request: of this tab, of another tab, or from before a reload.
+   *
+   * - Another tab's answer is kept for you only if you asked before it was delivered there, and for a day. Otherwise the call rejects with an
+   *   `OutcomeLostError`.
+   * - Aborting `signal` ends the waiting, and nothing else.
+   * - If a `fetch` of this tab waits under the same id, its `giveUpAfterMs` ends this waiting too.
    */
   outcome(requestId: string, options?: { signal?: AbortSignal | undefined }): Promise<Response>;
 
   /**
-   * Takes over the session of that name, 1 to 255 characters of printable ASCII, at a key, and goes on with what its holders before left: see `Session`. A holder that lives is
-   * fenced. Resolves once the key has answered; rejects with a `SemelError` where it refuses. What sessions take is loaded at the first.
+   * Takes over the session `name` (1 to 255 characters of printable ASCII) at `key`, and goes on with the requests that earlier holders left: see
+   * `Session`. A holder that is still alive is fenced. Resolves once the key has answered; rejects with a `SemelError` if it refuses. The code for
+   * sessions is loaded at the first call.
    */
   session(key: string, name: string, options?: SessionOptions): Promise<Session>;
 
-  /** What is stored and has no definitive answer yet, of every tab; and of the sessions that are open here. In a browser by their ids, which begin with the time where the SDK makes them. */
+  /**
+   * The stored requests without a definitive answer, of every tab, and of the sessions that are open here. In a browser they are sorted by id, and so
+   * by time: ids that the SDK makes begin with it.
+   */
   pending(): Promise<Pending[]>;
 
-  /** Sends all that is paused again: after a login, say. */
+  /** Sends all paused requests again, for example after a login. */
   resume(): void;
 
   /**
-   * Gets the answers to requests that nobody waits for: of an earlier page, or after `giveUpAfterMs`. Such a request leaves the store
-   * when this has returned, or what it returned has resolved. Until it is set, and after it threw, answers are kept.
+   * Called with the answers to requests that no caller waits for: those of an earlier page, and those that went on after `giveUpAfterMs`. An answer
+   * leaves the store when the handler has returned, or when its promise has resolved. Answers are kept until a handler is set, and after it threw.
    */
   onrecovered: ((recovered: Recovered) => void | Promise<void>) | null;
 
-  /** Is told of each request that pauses. */
+  /** Called for each request that pauses. */
   onpaused: ((paused: Paused) => void) | null;
 
   /**
-   * Calls `listener` with the snapshot, now and whenever it has changed, and returns what ends that: as Svelte's stores do. With
-   * `getSnapshot`, it fits React's `useSyncExternalStore`.
+   * Calls `listener` with the snapshot, at once and after each change. Returns a function that ends the subscription. This is the contract of Svelte's
+   * stores; together with `getSnapshot` it also fits React's `useSyncExternalStore`.
    */
   readonly subscribe: (listener: (snapshot: Snapshot) => void) => () => void;
   readonly getSnapshot: () => Snapshot;
@@ -427,12 +471,15 @@ export class Semel {
   ): void;
 
   /**
-   * Stops sending. Callers that still wait get an `OutcomeUnknownError` with the code `closed`, and their requests stay stored; where a request was
-   * not given to the store yet, for its body is still read, say, it is a `TypeError`. It does not wait for what the store still writes: who ends the process
-   * then awaits `store.close()` first, or what was answered last is answered once more, at `onrecovered` of the next `open`.
+   * Stops sending.
+   *
+   * - Waiting callers get an `OutcomeUnknownError` with the code `closed`. Their requests stay stored.
+   * - A call that had not reached the store, because its body was still being read for example, rejects with a `TypeError`.
+   * - It does not wait for writes of the store. Before you end the process, await `store.close()`; otherwise the last answers may be given once more,
+   *   to `onrecovered` after the next `open`.
    */
   close(): Promise<void>;
 }
 
-// Not by `extends`: what Cloudflare's types have for these two takes any name, and listeners for the names here are none of that.
+// Not `class Semel extends EventTarget`: in Cloudflare's types these two methods take any event name, which the typed ones above don't match.
 export interface Semel extends Omit<EventTarget, "addEventListener" | "removeEventListener"> {}

@@ -1,16 +1,20 @@
-// Sending after the last tab is closed, where the browser has Background Sync.
+// Sends requests after the last tab was closed, in browsers that have Background Sync.
 
 import type { Options, Semel } from "semel";
 
 /**
- * In the service worker, in its first turn: on a sync event, or when a page that goes says so by the message `"semel"`, it opens an outbox with what
- * `options` gives, which is what the page opens its own with, and sends what no tab sees to any more. Answers are kept for the next page, unless
- * `onrecovered` is among the options. What is left when a page says `"semel here"`, or after two minutes, fails the event, and the browser asks again.
+ * Call it in the service worker, while its script first runs. On a sync event, or on the message `"semel"` of a page that is being left, it opens an
+ * outbox and sends the requests that no tab takes care of any more.
+ *
+ * - `options` must give the options with which your page opens its outbox.
+ * - Answers are kept for the next page, unless the options have an `onrecovered`.
+ * - It stops when a page sends the message `"semel here"`, and after two minutes. If requests are left then, the sync event fails, and the browser
+ *   dispatches it again later.
  */
 export function sendInBackground(options: () => Options | Promise<Options>): void;
 
 /**
- * In the page: wakes its service worker, by a message and by a sync event, when something waits and the network or the page is gone; and has what
- * it holds handed back when the page begins. Where there is no service worker or no Background Sync, it does nothing.
+ * Call it in the page. When requests are waiting and the network or the page goes away, it wakes the service worker by a message and by a sync event.
+ * When the page begins, it has the service worker hand back its requests. Without a service worker or Background Sync it does nothing.
  */
 export function askToSendInBackground(semel: Semel): void;

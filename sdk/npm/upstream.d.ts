@@ -1,6 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 
-/** The object of a key: bound as SEMEL. What is asked of the key is sent on, one request at a time. */
+/** The object of a key. Bind it as SEMEL. It sends the key's requests on to the upstream, one at a time. */
 export class SemelObject extends DurableObject {
   fetch(request: Request): Promise<Response>;
   alarm(): Promise<void>;
@@ -9,10 +9,10 @@ export class SemelObject extends DurableObject {
   webSocketError(socket: WebSocket): void;
 }
 
-/** Which keys there are: bound as REGISTRY. */
+/** The object that lists the keys. Bind it as REGISTRY. */
 export class SemelRegistry extends DurableObject {}
 
-/** The Worker. What it stands in front of is a setting: `SEMEL_UPSTREAM`, an origin, or the service that is bound as UPSTREAM. */
+/** The Worker. Its upstream is the origin in the setting `SEMEL_UPSTREAM`, or the service bound as UPSTREAM. */
 declare const upstream: {
   fetch(request: Request, env: object): Promise<Response>;
 };

@@ -1,30 +1,30 @@
 import { DurableObject } from "cloudflare:workers";
 
 /**
- * What JSON can hold. An object that has `toJSON` is asked for it. What is declared as an `interface` is refused ("Index signature is missing"), for anybody could
- * add members to that: declare a `type`, or give `{ ...it }`.
+ * What JSON can hold, and objects with `toJSON`. TypeScript refuses a value whose type is an `interface` ("Index signature is missing"), because anyone
+ * could add members to an interface: declare a `type` instead, or pass `{ ...it }`.
  */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json | undefined } | { toJSON(): unknown };
 
-/** An answer: of status 200 to 299 or 400 to 499 it is recorded, and any other undoes what was written. */
+/** An answer. With a status of 200 to 299 or 400 to 499 it is recorded, together with what was written. Any other status undoes what was written. */
 export interface Answer {
   status: number;
   headers?: Headers | Iterable<readonly [string, string | number]> | Record<string, string | number> | undefined;
-  /** Text and bytes go as they are; anything else as JSON. `null`: no body. */
+  /** A string or bytes are sent as they are, anything else as JSON. `null`: no body. */
   body?: Json | Uint8Array | undefined;
 }
 
-/** A request as far as its key is told by it. */
+/** The part of a request that its key is derived from. */
 export interface RequestHead {
   readonly method: string;
-  /** As it was sent, without its query. */
+  /** The path as it was sent, without the query. */
   readonly path: string;
-  /** The decoded parts of the path: none is empty, none holds a slash. */
+  /** The parts of the path, percent-decoded. None is empty, and none contains a slash. */
   readonly segments: readonly string[];
   readonly query: URLSearchParams;
 }
 
-/** A request, whole: nothing of it has to be awaited. */
+/** A complete request: its body has been read, so nothing has to be awaited. */
 export interface HandlerRequest extends RequestHead {
   readonly headers: Headers;
   readonly body: Uint8Array;
@@ -32,54 +32,58 @@ export interface HandlerRequest extends RequestHead {
   json<T = unknown>(): T;
 }
 
-/** What a handler works on, until it has answered. */
+/** What a handler works with. Valid until the handler has returned. */
 export interface Context {
-  /** The object's own database. Tables whose names begin with `semel_` are Semel's. */
+  /** The database of the key's object. Tables whose names begin with `semel_` belong to Semel. */
   readonly sql: SqlStorage;
-  /** The key's clock, in Unix ms: it never goes back. */
+  /** The key's clock, in Unix ms. It never goes back. */
   readonly now: number;
   readonly key: string;
-  /** Who is authenticated; empty where nobody is asked. */
+  /** The authenticated principal; empty if the deployment authenticates nobody. */
   readonly principal: string;
   /**
-   * Has a request sent to another key, exactly once and in the order of the commits, if what the handler does is committed. There it is one of
-   * the principal `semel:emit`, and its header `semel-from` names this key, in quotes and percent-encoded.
+   * Sends a request to another key, if the handler's work is committed: exactly once, and in the order of the commits. At the other key its principal is
+   * `semel:emit`, and the header `semel-from` names this key, in quotes and percent-encoded.
    */
   emit(key: string, request: Outgoing & { path: string }): void;
   /**
-   * Has a request sent to an address outside, at least once, if what the handler does is committed: always with the same `Idempotency-Key`,
-   * by which the other side can tell.
+   * Sends a request to an address outside, if the handler's work is committed: at least once, always with the same `Idempotency-Key`, by which the other
+   * side can recognise a repetition.
    */
   call(url: string | URL, request?: Outgoing): void;
 }
 
-/** A request that leaves. Its body is as that of an answer. */
+/** A request to another key or to an address outside. Its body is like that of an answer. */
 export interface Outgoing {
-  /** `POST` unless it is said. */
+  /** Default `"POST"`. */
   method?: "POST" | "PUT" | "PATCH" | "DELETE" | undefined;
   headers?: Answer["headers"];
   body?: Answer["body"];
 }
 
-/** The object of a key. A subclass brings `handle`. */
+/** The object of a key. Your subclass implements `handle`. */
 export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   /**
-   * Which key a request belongs to: a function that gives it, or null where nothing handles the request; or a pattern such as
-   * `"/shops/:shop/*"`, of which all but `*` is the key. Left out, it is the key that `Semel-Key` names, else the path.
+   * Which key a request belongs to.
+   * - A function returns the key, or null if nothing handles the request.
+   * - A pattern such as `"/shops/:shop/*"`: `/shops/a/orders` has the key `shops/a`; without the `*`, only `/shops/a` would.
+   * - Left out: the key is the one in `Semel-Key`, otherwise the path.
    */
   static key?: string | ((request: RequestHead) => string | null);
 
-  /** Statements of SQL: entry `i` brings the tables from version `i` to `i + 1`. An entry that was deployed is never changed. */
+  /** Migrations in SQL: entry `i` takes the tables from version `i` to `i + 1`. Never change an entry that was deployed. */
   static schema?: readonly string[];
 
   /**
-   * Answers a request from inside the transaction that records the answer. It is no promise: `async` is refused. What it throws
-   * undoes all that it wrote, and so does any GET or HEAD. `null`: nothing handles such a path, and the client of a change waits for a deployment that does;
-   * of a thing that isn't there answer 404.
+   * Answers a request, inside the transaction that records the answer.
+   *
+   * - It must be synchronous: an `async` handler is refused.
+   * - If it throws, everything that it wrote is undone. What it writes for a GET or HEAD is always undone.
+   * - `null` means that no code handles this path: the client of a change waits until a deployment does. If only the thing is missing, answer 404.
    */
   abstract handle(ctx: Context, request: HandlerRequest): Answer | null;
 
-  /** Semel's own, as are the others here: a subclass must not have it. */
+  /** This method and those below belong to Semel: a subclass must not define them. */
   fetch(request: Request): Promise<Response>;
   alarm(): Promise<void>;
   webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void>;
@@ -99,52 +103,55 @@ export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   private waiting;
 }
 
-/** Which keys there are: bound as REGISTRY. */
+/** The object that lists the keys. Bind it as REGISTRY. */
 export class SemelRegistry extends DurableObject {}
 
-/** The Worker of a class of objects, which is bound as SEMEL. */
+/** Makes the Worker for your class of objects. Bind the class as SEMEL. */
 export function worker<Env>(application: (new (ctx: DurableObjectState, env: Env) => SemelObject<Env>) & Pick<typeof SemelObject, "key" | "schema">): {
   fetch(request: Request, env: Env): Promise<Response>;
 };
 
-/** What a queue's messages ask for. */
+/** How to make a request of each message of a queue. */
 export interface ConsumerOptions<Body = unknown> {
   /**
-   * The path: a function, or a template such as `"/shops/{shop}/orders"`, of which each name is a member of the body. The body of the
-   * request is that of the message: text and bytes as they are, anything else as JSON. What throws, or has no such member, is a dead letter. Neither this function nor that of `id` is async.
+   * The request's path: a function, or a template such as `"/shops/{shop}/orders"` whose names are members of the message's body. The request's body is
+   * the message's: a string or bytes as they are, anything else as JSON. A message for which the function throws, or which lacks such a member, becomes
+   * a dead letter. This function and that of `id` must be synchronous.
    */
   path: string | ((body: Body, message: Message<Body>) => string);
-  /** What makes two messages the same: a member of the body, or a function. Left out, the id that the queue gave the message. */
+  /** What makes two messages the same: the name of a member of the body, or a function. Default: the id that the queue gave the message. */
   id?: string | ((body: Body, message: Message<Body>) => string) | undefined;
-  /** `"POST"`, unless another is named. */
+  /** Default `"POST"`. */
   method?: "POST" | "PUT" | "PATCH" | "DELETE" | undefined;
-  /** The binding of the queue for dead letters: `"DEAD_LETTERS"`, unless another is named. */
+  /** The binding of the queue for dead letters. Default `"DEAD_LETTERS"`. */
   deadLetters?: string | undefined;
-  /** What the handler fails (it throws, say) at this delivery becomes a dead letter: 3, unless another is named. */
+  /** At this delivery, a message that the handler fails (it throws, for example) becomes a dead letter. Default 3. */
   deliveries?: number | undefined;
   /**
-   * The queue's own `max_retries`, as in its configuration, which nothing tells a consumer: at the last delivery whatever keeps a message from its effect becomes a dead letter with that reason. Left out, the queue's `dead_letter_queue` has it, without one.
+   * The queue's `max_retries`. Repeat it here, because the platform does not tell a consumer. At the last delivery, a message that still has no effect
+   * becomes a dead letter with its reason. If you leave this out, such a message goes to the queue's `dead_letter_queue`, without a reason.
    */
   retries?: number | undefined;
 }
 
-/** What is sent to the queue for dead letters. */
+/** A message of the queue for dead letters. */
 export interface DeadLetter<Body = unknown> {
   queue: string;
-  /** The message's id, when it was sent, in Unix ms, and how often it was delivered. */
+  /** The message's id; `timestamp`: when it was sent, in Unix ms; `attempts`: how often it was delivered. */
   id: string;
   timestamp: number;
   attempts: number;
   reason: {
-    /** `"refused"`: the handler's outcome is not 2xx; `"message-invalid"`: it could not be made a request; else a code of the protocol. */
+    /** `"refused"`: the handler's outcome is not 2xx. `"message-invalid"`: no request could be made of the message. Otherwise a code of the protocol. */
     code: string;
-    /** Of the answer, where there was one. */
+    /** The status of the answer, if there was one. */
     status?: number;
     /** Whether the handler ran and its effect was kept. */
     executed: "yes" | "no" | "unknown";
     /**
-     * With `executed` `"no"`: after `"never"` the message never runs, however often it is still delivered. Else `"no"` speaks of this delivery: should
-     * the acknowledgement be lost, the next one may run it, and so may one before that had no answer.
+     * Read it together with `executed`: if that is `"no"` and this is `"never"`, the message never runs, however often it is delivered again. With any
+     * other value, `"no"` is only about this delivery: the message may be run by an earlier delivery that had no answer, or by a later one if the
+     * acknowledgement is lost.
      */
     retry: "never" | "same-id" | "after-fix";
     detail: string;
@@ -152,5 +159,5 @@ export interface DeadLetter<Body = unknown> {
   body: Body;
 }
 
-/** The `queue` of a Worker: gives each message to the handler of its key, once however often it is delivered. */
+/** Makes the `queue` handler of a Worker. It gives each message to the handler of its key, exactly once, however often the message is delivered. */
 export function consumer<Body = any>(options: ConsumerOptions<Body>): (batch: MessageBatch<Body>, env: object) => Promise<void>;
