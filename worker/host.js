@@ -1,4 +1,4 @@
-// The object's side of the edge: a key's requests between the runtime and the module. It decides nothing.
+// The object's side of the edge: it passes a key's requests from the runtime to the module, and the answers back. All decisions are the module's.
 //
 // Invariants:
 // - After a panic (see module.js) a fresh instance counts the crash, and the caller gets an answer.
@@ -14,12 +14,12 @@ import { Sockets, UNAVAILABLE } from "./sockets.js";
 import { endBy } from "./storage.js";
 import { Turns } from "./turns.js";
 
-/** After so long, an object has no suspects but places of sessions: nothing else of a crash before it is still being resent. */
+/** After this time, only requests of sessions can be suspects (see `isSuspect`): clients have stopped resending whatever else was there at a crash. */
 const YOUNG_MS = glue.young_ms();
 
 let Effects;
 
-/** Has what handlers emit sent. A Worker whose handler emits nothing does without it. */
+/** Sets the class that sends what handlers emit. A Worker whose handler emits nothing needs none. */
 export function sendBy(sender) {
   Effects = sender;
 }
@@ -33,7 +33,7 @@ export class SemelObject extends DurableObject {
       this.ctx.abort("the storage failed between two writes, or ROLLBACK undid them");
     });
     const engine = new glue.SemelEngine(storage, settingsOf(this.env), this.underWay());
-    // It would be stored, and wait for ever without a word. A text, as the settings that can't be read.
+    // Otherwise what the handler emits would be stored, and wait for ever in silence. It throws a string, as for settings that can't be read: see `guarded`.
     if (!Effects && engine.has_to_send()) throw "the handler has requests sent, and index.js has no sendBy(Effects)";
     return engine;
   });
@@ -55,12 +55,12 @@ export class SemelObject extends DurableObject {
     );
   #chores = new Chores(this.ctx, this.env, () => this.#engine(), this.#sockets, this.#effects);
 
-  /** Where the engine keeps all it knows. A subclass may look over its shoulder. */
+  /** The storage that the engine uses. A subclass may return one that observes it. */
   storage() {
     return this.ctx.storage;
   }
 
-  /** The id of what is under way to where it is executed: an engine that is made meanwhile does not know. */
+  /** The id of the request that is being executed elsewhere, if one is. An engine that is made anew meanwhile needs to be told. */
   underWay() {}
 
   #startedMs = Date.now();
@@ -73,7 +73,7 @@ export class SemelObject extends DurableObject {
       startedMs: this.#startedMs,
       crashed: (method) => {
         const answer = this.#crashed([method, undefined, undefined, "", undefined, Date.now()]);
-        // Nothing but this line is its own: it does not leave by itself.
+        // The answer becomes part of a batch's, so its line of the log must be written here.
         if (answer[3] !== undefined) console.log(answer[3]);
         return answer;
       },
@@ -87,24 +87,24 @@ export class SemelObject extends DurableObject {
   }
 
   /**
-   * The answer to a request, which the router has read, or what resolves to it. `lines`: its headers, with who asks and for which key; `body`: undefined
-   * where it was too large; `asker`: who asks in a batch, for the object to judge what they may. With the answer goes how long it took, in ms.
+   * Returns the answer to a request, or a promise of it, with the ms that it took at its end. `lines`: the headers, to which the router has added principal
+   * and key. `body`: undefined if it was too large. `asker`: only for a batch; the object checks with it what its requests may do.
    */
   ask(method, pathname, search, lines, body, asker) {
     const arrivedMs = Date.now();
     const attempt = () => [method, pathname, search, lines, body, arrivedMs, Date.now()];
     const timed = ([status, head, said, line]) => [status, head, said, line, Date.now() - arrivedMs];
     const answer = asker === undefined ? this.#answer(attempt, lines.length + (body?.byteLength ?? 0)) : this.#batch(lines, body, asker);
-    // Nearly all by themselves have nothing to wait for, and no promise is made of them.
+    // Nearly all requests that come alone need not wait: no promise is made for them.
     return Array.isArray(answer) ? timed(answer) : this.#chores.during(answer).then(timed);
   }
 
-  /** Resolves to the answers to changes that have come to their router together, and how long they took: see gathering.js. */
+  /** Resolves to the answers to changes that the router has grouped, and the ms that they took: see gathering.js. */
   askAll(calls) {
     return gathering.answers(calls, this, { chores: this.#chores, turns: this.#turns });
   }
 
-  /** Opens a socket, where there is room for one. */
+  /** Opens a socket, if there is room for one. */
   fetch(request) {
     return this.#sockets.open(request) ?? new Response(null, { status: 503 });
   }
@@ -124,12 +124,12 @@ export class SemelObject extends DurableObject {
     this.#sockets.left(socket);
   }
 
-  /** Its peer has broken the rules of WebSocket: the platform ends the connection, unless that is closed here. */
+  /** The peer has violated the WebSocket protocol. The platform drops the connection, unless it is closed here. */
   webSocketError(socket) {
     this.#sockets.closed(socket);
   }
 
-  /** Who the first frame of a socket says it is. */
+  /** Verifies the first frame of a socket, which says who the client is. */
   async #admitted(text, key) {
     const admit = () =>
       guarded(
@@ -145,7 +145,7 @@ export class SemelObject extends DurableObject {
     return opening ? this.#turns.after(opening, batch, lines.length + (body?.byteLength ?? 0)) : batch();
   }
 
-  /** How many of them wait is for their sockets to bound. */
+  /** Answers a frame of a socket. The number of waiting frames is limited by sockets.js. */
   async #frame(frame) {
     await this.#chores.ready();
     return this.#batches.frame(...frame);
@@ -156,17 +156,20 @@ export class SemelObject extends DurableObject {
     return this.#chores.alarm();
   }
 
-  /** Forgets what was first sent before an instant, in Unix s; whether all of that is swept. For the registry. */
+  /** For the registry: forgets requests that were first sent before an instant, in Unix s. Returns whether all of them are swept by now. */
   forget(beforeS) {
     return this.#chores.forget(beforeS);
   }
 
-  /** `[records, tombstones]` of the key; undefined where that can't be known now. Writes nothing. */
+  /** The key's `[records, tombstones]`; undefined if they can't be known now. Writes nothing. */
   count() {
     return guarded(() => this.#engine().count(Date.now()));
   }
 
-  /** Whether it may have ended the object that ran before. Only a young object asks, but for places of sessions. */
+  /**
+   * Whether this request is a suspect: it may have crashed the object that ran before. The engine is asked only while the object is young; for requests of
+   * sessions always.
+   */
   isSuspect(method, pathname, _search, lines) {
     const now = Date.now();
     if (now >= this.#startedMs + YOUNG_MS && !lines.includes("semel-session:")) return false;
@@ -174,14 +177,14 @@ export class SemelObject extends DurableObject {
   }
 
   /**
-   * From the call to the answer nothing is awaited: the decision, the effect and the record are one turn. What a subclass
-   * writes right after it, having awaited nothing either, is in the same commit. `known`: what it is answered, where it was one of a group.
+   * Runs one attempt. Nothing is awaited between the call and the answer, so decision, effect and record are one turn and one commit. Whatever a subclass
+   * writes right afterwards, without awaiting either, is in the same commit. `known`: the answer, if the attempt was run as one of a group.
    */
   run(attempt, known) {
     return known ?? this.answered(attempt());
   }
 
-  /** What the engine answers to the arguments of an attempt. */
+  /** The engine's answer to the arguments of an attempt. */
   answered(args) {
     const crashed = () => this.#engine().crashed(...args);
     return this.#told(
@@ -190,12 +193,12 @@ export class SemelObject extends DurableObject {
     );
   }
 
-  /** What is to be sent before the attempt that was answered last has an answer. */
+  /** The call that must be sent elsewhere before the last attempt can be answered, if there is one. */
   taken() {
     return guarded(() => this.#engine().take_call());
   }
 
-  /** What the engine answers once that has ended. */
+  /** The engine's answer after that call has ended. */
   settled(call, ended, args) {
     return this.#told(
       () => this.#engine().settle(call, ended, ...args),
@@ -203,7 +206,7 @@ export class SemelObject extends DurableObject {
     );
   }
 
-  /** What the engine answers while another request of the key is under way. */
+  /** The engine's answer while another request of the key is under way. */
   waiting(args) {
     return this.#told(
       () => this.#engine().wait(...args),
@@ -212,7 +215,7 @@ export class SemelObject extends DurableObject {
   }
 
   #told(ask, otherwise) {
-    // One instant for both: a crash is counted as of the start.
+    // `ask` and `otherwise` have the same arguments, and so the same instant: a crash is counted as of the start.
     const answer = guarded(ask, otherwise);
     this.#wake();
     return answer;
@@ -228,19 +231,18 @@ export class SemelObject extends DurableObject {
   }
 
   /**
-   * Runs what may have ended the object before. Its start is durable before it runs, and so is all that ran before it; if
-   * the object ends once more, nobody else was in that commit.
+   * Runs a suspect. Its start, and everything before it, is durable before it runs. If it crashes the object again, no other request loses its commit.
    */
   #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
       const start = (isCounted) => guarded(() => this.#engine().start(isCounted, ...attempt()));
       const started = start(false);
-      // What it wrote may be the first of the key's, and the last.
+      // This may be the key's first write, and its last: an alarm must be set in either case.
       this.#wake();
-      // Nothing was counted, so it does not run: of what it ends nobody would know.
+      // The start could not be counted, so it must not run: nobody would know if it crashed the object.
       if (started?.[0] === 503) return started;
       await this.ctx.storage.sync();
-      // Another object of the isolate may have crashed the module meanwhile, and with it what was known of this start.
+      // Another object of the isolate may have crashed the module meanwhile: the new engine does not know of this start.
       start(true);
       const answer = await this.run(attempt);
       await this.ctx.storage.sync();

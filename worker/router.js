@@ -1,12 +1,12 @@
-// The Worker's side of the edge: where a request goes, and what leaves as its answer.
+// The Worker's side of the edge: it passes each request to the object of its key, and sends the answer.
 //
 // Invariants:
-// - It moves bytes between the runtime and the module, and decides nothing.
+// - It moves bytes between the runtime and the module. All decisions are the module's.
 // - Every wait has a deadline.
-// - A request has one line in the log at most, whoever makes it: it goes along with the answer, and is written where that leaves. So an object
-//   that answers too late writes none beside the router's.
-// - Who asks, and for which key, is what the router says: what a client sends under these names goes no further.
-// - What has not to be waited for is done without a promise: a dozen of them, here and in the object, took a twenty-fifth of what a request by itself costs.
+// - A request writes at most one line to the log. The line travels with the answer, and is written when the answer leaves. So an object that
+//   answers too late writes no second line.
+// - Only the router says which principal asks, and for which key. Headers of these names that a client sends are removed.
+// - Steps that need not wait create no promise. A dozen promises, here and in the object, cost 4 % of a request that comes alone.
 
 import { waitUntil } from "cloudflare:workers";
 import { bodyOf, decodedBodyOf, drained, roomFor } from "./bodies.js";
@@ -17,37 +17,38 @@ import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js
 import { objectOf, SHARDS, shardOf } from "./objects.js";
 import { isSigned } from "./signatures.js";
 
-/** A fetch of keys takes at most so long, and who waits for one looks so often. Who asks is told in so long, whatever that takes. */
+/** For keys of tokens: the time limit of a fetch; how often a waiting request looks for its result; how long a request waits at most. */
 const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
 const TELLING_MS = 8_000;
 
-/** So long each shard of the registry has for its part of a listing. */
+/** The time limit of each shard of the registry for its part of a listing. */
 const LIST_MS = 5_000;
 
 /**
- * What the router alone says, and which key sends, in whatever a client sends. Only a line feed ends a line: a value may have what a pattern takes for
- * the end of one. What comes before is looked at last, which takes a quarter of the time.
+ * The header lines that only Semel sets: the router (key, principal) and a sending key (from). They are cut out of a client's headers. Only a line
+ * feed ends a line, because a value may contain other characters that a pattern takes for a line's end. The lookbehind comes after the literal
+ * prefix because that takes a quarter of the time.
  */
 const ROUTERS = /semel-(?<=(?:^|\n)semel-)(?:key|principal|from):[^\n]*\n/g;
 
-/** How changes of one key that come together are asked for together, and answered: see gathering.js. */
+/** Groups changes of one key that arrive together, if the Worker has that: see gathering.js. */
 export let gathering;
 
-/** A Worker in front of other code sends one after the other, and does without it. */
+/** Called by Workers that group. A Worker in front of other code sends one request of a key after the other, and does not. */
 export function gatherBy(its) {
   gathering = its;
 }
 
-/** Reads what is executed elsewhere, by a head; resolves to what came of it. */
+/** Sends a read to the upstream, given its head; resolves to the answer as the module takes it. */
 let reading = () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
 
-/** A Worker in front of other code has one. */
+/** Called by a Worker in front of other code. */
 export function readBy(its) {
   reading = its;
 }
 
-/** What a router knows and can't rebuild: rates, the last JWK set with its instant, and when its last fetch began. */
+/** State that a new router could not rebuild after a crash of the module: rates, the last JWK set and when it was fetched, and when the last fetch began. */
 const rates = new Table();
 const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
 
@@ -72,7 +73,7 @@ export async function serve(request, env) {
   }
 }
 
-/** The answer to a message of a queue, which asks for a change under a name of Semel's own; `cancels`: for the cancellation of one. */
+/** The answer to a request that was made of a queue's message. Its id is in a namespace of its own. `cancels`: the request cancels an earlier one. */
 export async function asMessage(request, env, cancels = false) {
   const lines = linesOf(request.headers);
   try {
@@ -82,13 +83,13 @@ export async function asMessage(request, env, cancels = false) {
   }
 }
 
-/** The answer where none could be made: a setting can't be read, say. The log has the reason. */
+/** The answer if none could be made, for example because a setting can't be read. The log has the reason. */
 function unset(error, lines, env) {
   note("error", String(error));
   return left(glue.unset(settingsOf(env), lines, Date.now()));
 }
 
-/** An answer leaves, with more lines of headers, and its line of the log is written. */
+/** Makes the `Response` of an answer, with `more` header lines, and writes its line of the log. */
 export function left(answer, more) {
   const [, , , line] = answer;
   if (line !== undefined) console.log(line);
@@ -96,8 +97,7 @@ export function left(answer, more) {
 }
 
 /**
- * How long an answer took, as lines of headers. On Cloudflare a clock moves only while something is waited for: the object's time is that of
- * waiting for others, and no computation is in either.
+ * How long an answer took, as header lines. On Cloudflare the clock stands still while code computes. So both times contain only waiting.
  */
 function timingOf([, lines, , , objectMs], arrivedMs) {
   const object = objectMs === undefined ? "" : `object;dur=${objectMs}, `;
@@ -107,8 +107,8 @@ function timingOf([, lines, , , objectMs], arrivedMs) {
 }
 
 /**
- * Resolves to what `ask` resolves to; to the answer `unavailable` where that does not come in time, or fails. What it goes on to do is
- * its own commit. `head`: the method and the header lines of who asks.
+ * Resolves to what `ask` resolves to, or to the answer `unavailable` if `ask` fails or takes longer than `waitMs`. A late `ask` is not stopped: the
+ * object may still commit. The second argument is the method and the header lines of the request.
  */
 export async function answerOf(env, [method, lines], ask, waitMs) {
   const arrivedMs = Date.now();
@@ -127,7 +127,7 @@ export async function answerOf(env, [method, lines], ask, waitMs) {
   }
 }
 
-/** An answer, or what resolves to one; a response where it opens a socket. */
+/** Returns an answer, or a promise of one; of a `Response` if the request opens a socket. */
 function routed(request, lines, env, decide = (head) => routerOf(env).route(...head, Date.now())) {
   const { method } = request;
   const { pathname, search } = pathOf(request.url);
@@ -155,19 +155,22 @@ function followed(request, env, [method, pathname, search, lines], route) {
   return answerOf(env, [method, lines], ask, waitMs);
 }
 
-/** A read that no object has a part in, but for what comes along with it. */
+/** A read that the upstream answers. `before` asks the key's object, if the request carries acknowledgements for it. */
 async function readElsewhere(head, env, before) {
   const arrivedMs = Date.now();
   const [, told = ""] = (await before?.()) ?? [];
   const ended = await reading(head, env);
   const [method, , , lines] = head;
   const [status, own, ...rest] = routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
-  // That what was acknowledged with it was: its client would acknowledge it again and again.
+  // `Semel-Key` tells the client that its acknowledgements were taken. Without it, the client would send them again and again.
   const key = valueIn(told, "semel-key");
   return [status, key === undefined ? own : `${own}semel-key:${key}\n`, ...rest];
 }
 
-/** Asks the object of a key; a batch by itself, all else with others of its key where there are any. Each function that waits is one promise more: there is one. */
+/**
+ * Asks the object of a key. A batch goes by itself; other requests go together with those of the same key, if there are any. This is one long function
+ * because each async function costs one more promise.
+ */
 async function asked(request, env, [key, head, asker], untilMs) {
   const [method, , , lines] = head;
   const leave = roomFor(request, lines, untilMs);
@@ -191,7 +194,7 @@ async function asked(request, env, [key, head, asker], untilMs) {
   }
 }
 
-/** Opens a socket to the object, which refuses only for want of room. */
+/** Opens a socket to the object. The object refuses only if it has no room. */
 async function opened(request, lines, env, [key, says, waitMs]) {
   const headers = new Headers(request.headers);
   headers.set("semel-key", valueIn(says, "semel-key"));
@@ -204,30 +207,33 @@ async function opened(request, lines, env, [key, says, waitMs]) {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What is decided; or, where that takes a signature to be checked, or keys that are not there yet, what resolves to it, until then at most. Undefined: it took longer. */
+/**
+ * Returns the module's decision. If the decision needs a signature to be checked, or keys that must be fetched first, returns a promise of it, which
+ * resolves to undefined if that takes until `untilMs`.
+ */
 export function decided(decide, env, untilMs = Date.now() + TELLING_MS) {
   const decision = decide();
   fetchKeys(env);
   return decision[0] === undefined ? decidedLater(decide, env, Math.min(untilMs, Date.now() + decision[1])) : decision;
 }
 
-/** No caller waits past its deadline, whoever is slow. */
+/** Waits for a signature or for keys, but no longer than until `untilMs`. */
 async function decidedLater(decide, env, untilMs) {
   const signed = routerOf(env).signature_wanted();
   if (signed) {
     const isRight = await isSigned(signed);
-    // The next to ask is who waits for it: here, with nothing in between.
+    // The module keeps the result for the next decision only. That is the one made below: nothing is awaited in between.
     routerOf(env).signature_checked(signed[0], isRight);
   } else {
-    // Not for the promise of the fetch: it is another request's.
+    // It polls because the fetch belongs to another request, and the platform lets no request await another's I/O.
     await pause(KEYS_POLL_MS);
   }
   return Date.now() < untilMs ? decided(decide, env, untilMs) : undefined;
 }
 
-/** Has the JWK set fetched, if that is due: beside the request, and to the end even if its caller leaves. */
+/** Begins to fetch the JWK set if that is due. The fetch goes on to its end even if the client of this request leaves. */
 function fetchKeys(env) {
-  // Most have none, and need not ask the module.
+  // Most deployments have no such set: spare them the call into the module.
   if (env.SEMEL_JWKS_URL === undefined) return;
   const url = routerOf(env).keys_wanted();
   if (url === undefined) return;
@@ -235,7 +241,7 @@ function fetchKeys(env) {
   waitUntil(fetched(url, env));
 }
 
-/** Fetches the JWK set and hands it to the router; whatever goes wrong, it is told. */
+/** Fetches the JWK set and hands it to the router, which is told of failures too. */
 async function fetched(url, env) {
   let text;
   try {
@@ -257,7 +263,7 @@ async function fetched(url, env) {
   else note("warn", wrong);
 }
 
-/** Asks the registry: all shards for a listing, the coordinator for the rest. Without one of them a listing would not be whole. */
+/** Asks the registry: all shards for a listing, otherwise the coordinator. A listing fails if one shard does, because it would be incomplete. */
 function registered(head, request, env, isListing) {
   const nowMs = Date.now();
   const [method, pathname, search, lines] = head;

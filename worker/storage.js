@@ -1,24 +1,24 @@
-// What the module asks of an object's SQLite: one call a statement, for each across the boundary costs.
+// Runs the module's statements on an object's SQLite, with one call across the boundary for each, because calls across it are expensive.
 //
 // Invariants:
-// - A cursor is read to its end, or has none to read: what is left in the middle would keep its statement from being used again.
-// - What is written without a savepoint is committed whole, or its object is ended before anything of it is committed.
-// - Where a statement that failed has undone the whole transaction, as `INSERT OR ROLLBACK` does, the object is ended at once: each statement after it would be
-//   a commit of its own, and what those before it have written is gone, whatever is recorded of them.
+// - A cursor is read to its end, or has no rows. A cursor that is left in the middle would keep its statement from being reused.
+// - Writes without a savepoint are committed as a whole, or the object is ended before any of them is committed.
+// - If a failed statement has rolled back the whole transaction, as `INSERT OR ROLLBACK` does, the object is ended at once. Otherwise each later statement
+//   would be a commit of its own, and records would claim effects that were rolled back.
 
-/** How many statements were run that may have written, whatever their object. */
+/** How many statements were run that may have written, over all objects. */
 let written = 0;
 
-/** What reads, if it writes no row. */
+/** Statements that only read, provided that they wrote no row. */
 const READS = /^(?:\s|--.*\n|\/\*[^]*?\*\/)*(?:select|with|values)\b/i;
 
-/** What ends the object of each database. */
+/** For each database, the function that ends its object. */
 const ends = new WeakMap();
 
-/** `end()` ends the object of a storage, and does not come back: nothing that is not committed yet will be. */
+/** Sets the function that ends the object of a storage. `end()` does not return, and whatever is not committed yet is lost. */
 export const endBy = ({ sql }, end) => void ends.set(sql, end);
 
-/** The cursor of a statement in a transaction. */
+/** Runs a statement in a transaction, and returns its cursor. */
 export function exec(sql, statement, values) {
   try {
     return sql.exec(statement, ...values);
@@ -28,7 +28,7 @@ export function exec(sql, statement, values) {
   }
 }
 
-/** Whether a transaction is open: in one, SQLite sets no such pragma, whatever it was set to before. The runtime has begun one before whatever writes. */
+/** Whether a transaction is open: SQLite ignores this pragma inside of one. The runtime begins a transaction before the first statement that writes. */
 function isOpen(sql) {
   const keys = (set = "") => sql.exec(`${set}PRAGMA foreign_keys`).one().foreign_keys;
   const before = keys();
@@ -38,7 +38,7 @@ function isOpen(sql) {
 /** All rows, each an array of its values. */
 export function rowsOf(sql, statement, values) {
   const cursor = exec(sql, statement, values);
-  // All of the engine's own that read begin so.
+  // All of the engine's own reads begin like this.
   if (statement.startsWith("SELECT ")) return [...cursor.raw()];
   written += 1;
   const rows = [...cursor.raw()];
@@ -46,19 +46,19 @@ export function rowsOf(sql, statement, values) {
   return rows;
 }
 
-/** For what gives no rows: it is done once it is asked for. Returns how many rows were written. */
+/** Runs a statement that returns no rows. Returns how many rows it wrote. */
 export function run(sql, statement, values) {
   const { rowsWritten } = exec(sql, statement, values);
   written += 1;
   return rowsWritten;
 }
 
-/** The same with whole numbers, and behind them bytes, if there are any: where both lie in the module's memory, which moves no sooner than the statement is done. */
+/** Like `run`, with integers and then, if there are any, bytes. Both are views of the module's memory, which does not move before the statement is done. */
 export const runPlain = (sql, statement, numbers, bytes) => run(sql, statement, bytes.length === 0 ? numbers : [...numbers, bytes]);
 
 /**
- * A transaction. One that `isLight` writes nothing before all that may ask to be undone is over, and has no savepoint, which is two statements that SQLite compiles each time:
- * what is undone with nothing written needs none. Where something is, and the storage or the module has failed, the object is ended.
+ * Runs `body` in a transaction. A light one writes only after the last step that may ask for a rollback, so it needs no savepoint, which would cost two
+ * statements that SQLite compiles each time. If storage or module fail after a light transaction has written, the object is ended.
  */
 export function transact(storage, isLight, body) {
   if (!isLight) return storage.transactionSync(body);
