@@ -1,16 +1,17 @@
-// Many requests of a key in one commit; and one by one, where that crashes, or the storage fails with it, or one of them may have ended the object before.
+// Runs the requests of a batch or of a socket's frame in one commit. It runs them one by one instead if the commit crashes the module, if the storage
+// fails, or if one of the requests is a suspect: it may have crashed the object before.
 //
 // Invariants:
-// - What runs one by one runs as if it had come so: a suspect's start is durable before it runs, a crash is counted, and nobody
-//   else is in that commit. Nothing else of the object runs meanwhile.
-// - Each batch is begun in one commit: nothing of it is kept where it then goes one by one.
+// - Running one by one is like arriving one by one: a suspect's start is durable before it runs, a crash is counted, and no other request shares its
+//   commit. Nothing else of the object runs meanwhile.
+// - Each batch is tried in one commit first. If it then goes one by one, nothing of that commit is kept.
 
 import { pairsOf, valueIn } from "./lines.js";
 import { guarded } from "./module.js";
 
-/** So many bytes of answers there are, without what each may take to say that it has no room. The engine has the same number. */
+/** How many bytes the answers may have, less what 256 answers need to say that they have no room. The engine has the same number. */
 const ROOM = (4 << 20) - 256 * 640;
-/** An answer to a request by itself, as one of a batch has it. */
+/** The answer to a single request, as an element of a batch's answer. */
 const elementOf = ([status, lines, body]) => JSON.stringify({ status, headers: Object.fromEntries(pairsOf(lines)), body: new TextDecoder().decode(body) });
 
 /** The batches and frames of one key. */
@@ -19,8 +20,8 @@ export class Batches {
   #turns;
 
   /**
-   * `host`: `engine()` and `router()`, `wake()` after each call, `sync()` for the storage, `startedMs`, and `crashed(method)`: the answer to what crashes
-   * the module even where its crash is counted.
+   * `host`: `engine()` and `router()`, `wake()` to be called after each call, `sync()` of the storage, `startedMs`, and `crashed(method)`: the answer if
+   * the module crashes even while it counts a crash.
    */
   constructor(host, turns) {
     this.#host = host;
@@ -30,7 +31,7 @@ export class Batches {
   /** Resolves to the engine's answer to the body of a batch. */
   batch(key, asker, lines, body) {
     const elements = () => JSON.parse(new TextDecoder().decode(body));
-    // Of a text the runtime would say that it is one, beside the type that the answer has.
+    // Bytes, because the runtime would add a content type of its own to text.
     return this.#inOneCommit([key, asker], lines, body, elements, ([status, headers, , log], texts) => [status, headers, new TextEncoder().encode(`[${texts}]`), log]);
   }
 
@@ -41,7 +42,7 @@ export class Batches {
     return this.#inOneCommit([key, asker], undefined, body, elements, ([shell], texts) => [shell.replace(/]}$/, () => `${texts}]}`)]);
   }
 
-  /** `filled` puts the answers of all requests into the answer to none of them. */
+  /** `filled(shell, texts)` puts the answers of the requests into the answer to the whole. */
   async #inOneCommit(to, lines, body, elements, filled) {
     const { engine, router, wake, startedMs } = this.#host;
     const ask = (isAlone) => engine().batch(router(), ...to, isAlone, lines, body, startedMs, Date.now());
@@ -53,9 +54,9 @@ export class Batches {
     if (answer !== undefined) return answer;
     return this.#turns.alone(async () => {
       const shell = guarded(() => ask(true));
-      // What acknowledges has no id that it could be counted of. The router, or the socket, tells the caller.
+      // Acknowledgements have no id under which the crash could be counted. Router and socket answer an error.
       if (shell === undefined) throw new Error("what goes along with a batch crashes the module");
-      // What is refused whole says more than its status, or than a text.
+      // A refusal of the whole batch (another status) or frame (with a close code) is the answer.
       if (shell[0] !== 200 && shell.length > 1) return shell;
       return filled(shell, await this.#oneByOne(to, elements(), lines && valueIn(lines, "semel-deadline")));
     }, body?.byteLength);
@@ -65,14 +66,14 @@ export class Batches {
     const { engine, wake, sync, startedMs, crashed: unavailable } = this.#host;
     const texts = [];
     let room = ROOM;
-    // Whether one may have ended the object before goes by when all of them came: those before it take their time.
+    // Suspects are judged as of the arrival of all: the ones before it take their time.
     const cameMs = Date.now();
     for (const element of elements) {
       const one = (sinceMs, isAgain, nowMs = cameMs) => engine().one(...to, JSON.stringify(element), deadline && Number(deadline), sinceMs, isAgain, texts.length > 0, room, nowMs);
       const started = guarded(() => one(startedMs, false));
       if (started !== undefined) {
         wake();
-        // Its start could not be counted, so it does not run.
+        // Its start could not be counted, so it must not run.
         if (started.length > 0) {
           const [text, left] = started;
           texts.push(text);
@@ -82,7 +83,8 @@ export class Batches {
         await sync();
         guarded(() => one(startedMs, true));
       }
-      // One instant for both: a crash is counted as of the start. No earlier, for its deadline may pass until all before it is durable.
+      // One instant for run and crash: a crash is counted as of the start. It is taken here because the deadline may have passed while earlier requests
+      // were made durable.
       const nowMs = Date.now();
       const crashed = () =>
         guarded(

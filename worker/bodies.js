@@ -1,45 +1,45 @@
-// Bodies as they are read: each up to its limit, and all requests of one principal's up to another.
+// Reads bodies, with a limit for each and a limit for all requests of a principal together.
 //
 // Invariants:
-// - What is past its limit is read and thrown away, up to a bound: a client that is still sending would not see its answer.
-// - Of the memory that an isolate has for all, one principal's requests take a share at most, from where their bodies are read until they are answered. Small
-//   ones do not count: as many as a rate lets in by itself are less than that share.
-// - A request whose client leaves ends without a word: what it took is taken for free once it would have been answered.
+// - A body past its limit is read to its end and thrown away, up to a bound, because a client that is still sending would not see its answer.
+// - The requests of one principal take at most a share of the isolate's memory, from when their bodies are read until they are answered. Small requests
+//   are not counted: as many as a rate allows need less than that share.
+// - A request whose client has left ends without notice. Its memory counts as free once the time for its answer is over.
 
 import { valueIn } from "./lines.js";
 
 /** The largest request body that is read. The engine has the same number, and answers 413 beyond it. */
 const BODY_BYTES_MAX = 1 << 20;
 const DRAINED_BYTES_MAX = 16 << 20;
-/** Of a request with its head. */
+/** A request of at most this size, with its head, is small. */
 const SMALL_BYTES_MAX = 4 << 10;
-/** An isolate has 128 MB. */
+/** The share of one principal. An isolate has 128 MB. */
 const PRINCIPAL_BYTES_MAX = 32 << 20;
-/** Past so many principals those are forgotten of which nothing is under way any more. */
+/** Beyond this number, principals of which nothing is under way are forgotten. */
 const PRINCIPALS_MAX = 1_000;
-/** The messages of all queues are one principal's. What is under way of them is bounded by who delivers them, and has come by then. */
+/** The principal of all messages of queues. The consumer limits how many are under way, and their bodies are in memory already. */
 const QUEUES = '"semel:queue"';
 
-/** By principal, what of it is under way: `{ bytes, untilMs }` of each. */
+/** For each principal, its requests under way: `{ bytes, untilMs }`. */
 const underWay = new Map();
 
 const lengthOf = ({ headers }) => headers.get("content-length");
 
 const asBytes = (buffer) => new Uint8Array(buffer);
 
-/** Resolves to the bytes of a body; to undefined where it has more than allowed. */
+/** Resolves to the bytes of a body; to undefined if it is too large. */
 export function bodyOf(request) {
   const length = lengthOf(request);
-  // A stream costs several times as much, were it only looked at.
+  // Touching `request.body` makes a stream, which costs several times as much.
   return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, length);
 }
 
-/** The same of what the runtime may decode on the way, whose length then says nothing of how much it becomes. */
+/** The same for a response. The runtime may decode its body, so `Content-Length` does not tell the size. */
 export const decodedBodyOf = (response) => streamed(response, null);
 
 /**
- * Takes room for a request, whose head lines name its principal: what gives it back, or undefined where it is small. Null: its principal has none left. Nobody
- * waits for its answer past an instant in Unix ms.
+ * Takes room for a request whose header lines name its principal. Returns a function that gives the room back, undefined if the request is small, or null if
+ * its principal has no room left. After `untilMs` (Unix ms) nobody waits for the answer any more.
  */
 export function roomFor(request, lines, untilMs) {
   const length = lengthOf(request) ?? (request.body === null ? 0 : BODY_BYTES_MAX);
@@ -59,7 +59,7 @@ export function roomFor(request, lines, untilMs) {
   };
 }
 
-/** What is under way of a principal's; of one without any, nothing is kept. */
+/** A principal's requests under way. Forgets those that are over, and a principal without any. */
 function its(principal, nowMs) {
   const left = (underWay.get(principal) ?? []).filter(({ untilMs }) => untilMs > nowMs);
   if (left.length > 0) underWay.set(principal, left);

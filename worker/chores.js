@@ -1,34 +1,33 @@
-// What a key's object does without a request: its one alarm, the sweep page by page, and what it tells the registry.
+// The work of a key's object that no request asks for: its one alarm, the sweep of old rows, and reports to the registry.
 //
 // Invariants:
-// - An alarm is set in the turn that makes it needed, and so in its commit; and only where it is needed sooner than the one that
-//   is set, for each costs a row.
-// - Between two pages requests come in, and a page waits for those that are in hand. So at most one lies before a request, and none fails
-//   because of it.
-// - What an object looks at when it starts it looks at page by page: nobody but who asks that key waits for it.
-// - The platform gives an alarm up after six failures. So nothing here fails an alarm, and one that is long overdue is made up for by
-//   the next request.
+// - An alarm is set in the turn that makes it necessary, and so in its commit. It is set only if it is due sooner than the one that is set, because each
+//   costs a row.
+// - The sweep goes page by page. Requests run between two pages, and a page waits for those in hand. So at most one page delays a request, and none makes
+//   it fail.
+// - The object reads its stored state at the start page by page too, so only requests of that key wait for it.
+// - The platform gives an alarm up after six failures. So nothing here lets an alarm fail; the next request makes up for an alarm that is long overdue.
 
 import { attempted, guarded, note, noteOf } from "./module.js";
 import { shardOf } from "./objects.js";
 
-/** Sweeping goes on for so long; then the next alarm takes over, at once. */
+/** How long and how many pages one run sweeps. Then it sets the next alarm for at once. */
 const SWEEP_MS = 5_000;
 const SWEEP_PAGES = 2_000;
-/** So long the registry has to answer. */
+/** The time limit of a report. */
 const REPORT_MS = 10_000;
-/** An alarm that didn't come for so long won't. After a failure, the next comes so much later. */
+/** An alarm that is overdue by this much is lost. Also the delay of the next alarm after a failure. */
 const OVERDUE_MS = 60_000;
-/** None is set for later than in so long: the platform has none after 2189, and a token may last longer. It comes, and sets the next. */
+/** An alarm is set at most this far ahead, and then sets the next: the platform takes none past 2189, and a token may be valid longer. */
 const AHEAD_MS_MAX = 1e12;
 
-/** Lets whoever waits for the object in. */
+/** The pause between two pages, in which waiting requests run. */
 const PAUSE_MS = 5;
-/** A page waits for the requests that are in hand, but no longer than this: what one waits for may be slow. */
+/** How long a page waits for the requests in hand: one of them may wait for something slow. */
 const YIELD_MS = 1_000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Rejects where a promise takes too long. */
+/** Resolves as `promise` does; rejects if that takes longer than `ms`. */
 export async function within(ms, promise) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -42,8 +41,8 @@ export async function within(ms, promise) {
 }
 
 /**
- * Works with a signal that aborts where it takes too long. The timer ends with the work: of an `AbortSignal.timeout` it goes on, and an object has ten
- * thousand at most for all that it does in its life.
+ * Calls `work` with a signal that aborts after `ms`. Unlike that of `AbortSignal.timeout`, its timer ends with the work: an object may have ten thousand
+ * timers at most.
  */
 export async function inTime(ms, work) {
   const late = new AbortController();
@@ -57,7 +56,7 @@ export async function inTime(ms, work) {
 
 let isMissingNoted = false;
 
-/** Finds a shard of the registry; undefined where there is none, which the log says once. */
+/** Returns a function that finds a shard of the registry. Undefined if no registry is bound, which the log says once. */
 function registryOf(env) {
   if (env.REGISTRY === undefined && !isMissingNoted) {
     isMissingNoted = true;
@@ -74,18 +73,18 @@ export class Chores {
   #engine;
   #sockets;
   #effects;
-  /** When there is something to do but to send, as far as this object knows. */
+  /** When something other than sending is due, as far as this object knows. */
   #dueMs;
-  /** When the alarm is set for; null: it isn't. */
+  /** What the alarm is set to; null: no alarm is set. */
   #alarmMs = null;
-  /** Settles when the run is through that is under way; undefined: none is. */
+  /** Settles when the current run is over; undefined: there is none. */
   #running;
-  /** The requests that are in hand: one comes in several steps, and is not to find a page before each. */
+  /** The requests in hand. A request has several steps, and must not wait for a page before each. */
   #inHand = new Set();
-  /** Settles when what is stored was looked at; undefined: nobody is looking. */
+  /** Settles when the stored state has been read; undefined: it is not being read. */
   #opening;
 
-  /** `engine()` gives the engine of the key; `sockets` may have to be ended; `effects`, if there are any, sent. */
+  /** `engine()` gives the engine of the key. `sockets` are closed when their tokens end. `effects`, if given, sends what handlers emit. */
   constructor(ctx, env, engine, sockets, effects) {
     this.#ctx = ctx;
     this.#storage = ctx.storage;
@@ -95,13 +94,13 @@ export class Chores {
     this.#effects = effects;
   }
 
-  /** Before the object's first request: what the object before it has set. */
+  /** Reads, before the object's first request, the alarm that an earlier object has set. */
   async start() {
-    // Where that fails, the next one is set without asking.
+    // If that fails, the next alarm simply replaces what may be set.
     this.#alarmMs = await this.#storage.getAlarm().catch(() => null);
   }
 
-  /** Keeps pages of the sweep waiting until `work` is through. Resolves as that does. */
+  /** Keeps pages of the sweep waiting until `work` is done. Resolves as that does. */
   async during(work) {
     this.#inHand.add(work);
     try {
@@ -111,7 +110,7 @@ export class Chores {
     }
   }
 
-  /** Before anything is asked of the engine: what is stored is looked at, which may take many pages. Undefined: nothing has to be waited for. */
+  /** To be awaited before the engine is asked: reads the stored state, which may take many pages. Undefined: it has been read. */
   ready() {
     if (this.#opening === undefined && this.#looks()) {
       this.#opening = this.#open().finally(() => {
@@ -126,19 +125,19 @@ export class Chores {
     while (this.#looks());
   }
 
-  /** Looks at a page; whether there are more. */
+  /** Reads a page of the stored state. Returns whether there are more. */
   #looks() {
     try {
       return attempted(() => this.#engine().open(Date.now()));
     } catch {
-      // Whoever asks now finds the same, and has it answered and logged.
+      // The request that asks next meets the same failure, which is then answered and logged.
       return false;
     }
   }
 
-  /** After a call into the engine, in the same turn: sets the alarm that is needed by now. */
+  /** To be called after each call into the engine, in the same turn: sets the alarm that is needed now. */
   wake() {
-    // Who runs sees to it at the end; should it die, its alarm comes again.
+    // The current run does this at its end. If the object dies before, the platform repeats the run's alarm.
     if (this.#running) return;
     const dueMs = guarded(() => this.#engine().wakes_at(this.#registry !== undefined));
     this.#dueMs = Math.min(dueMs ?? Infinity, this.#sockets.endsMs);
@@ -154,7 +153,8 @@ export class Chores {
   /** The alarm came. */
   alarm() {
     this.#alarmMs = null;
-    // An object that its alarm has started doesn't know what it is for. One that comes during a run is over when that is: should the object die before, it comes again.
+    // Runs if the alarm may be for more than sending; an object that its alarm has started can't know. An alarm that comes during a run waits for its end:
+    // if the object dies before, the platform repeats the alarm.
     if (this.#running || this.#effects === undefined || this.#dueMs === undefined || this.#dueMs <= Date.now()) return this.run();
     const asked = this.#send();
     this.wake();
@@ -165,17 +165,17 @@ export class Chores {
     });
   }
 
-  /** Has sent what is due; whether that could not be looked at. */
+  /** Sends what is due. Resolves to true if that could not be read. */
   async #send() {
     try {
       return await this.#effects?.begin();
     } catch {
-      // The settings can't be read, which is noted elsewhere. An alarm that fails is given up after some times, and what is to be sent with it.
+      // The settings can't be read, which is logged elsewhere. Throwing would fail the alarm, and after six failures nothing would be sent any more.
       return true;
     }
   }
 
-  /** Sweeps, reports, and sets the next alarm. Who comes meanwhile waits for the same. */
+  /** Sweeps, reports to the registry, and sets the next alarm. Calls during a run wait for the same run. */
   run() {
     return (this.#running ??= this.#run());
   }
@@ -187,9 +187,9 @@ export class Chores {
       await this.ready();
       attempted(() => this.#engine().woken(Date.now()));
       await this.#sweep();
-      // Where that fails, it is due again: the engine says when.
+      // A failed report stays due: the engine says when.
       await this.#report().catch((error) => noteOf(this.#engine, `a key could not tell the registry: ${error}`));
-      // The answer may have had the key forget.
+      // The registry's answer may have told the key to forget more.
       isSwept = await this.#sweep();
     } catch (error) {
       hasFailed = true;
@@ -198,13 +198,13 @@ export class Chores {
       this.#running = undefined;
     }
     const asked = this.#send();
-    // An object that was started for what it has to send, and could not look at that, is the only one that knows that there may be any.
+    // If what is to be sent could not be read, no other alarm may be set for it: try again later.
     if (hasFailed || (await asked)) this.#set(Math.min(Date.now() + OVERDUE_MS, this.#sockets.endsMs));
     else if (!isSwept) this.#set(Date.now());
     else this.wake();
   }
 
-  /** Has the key forget what was first sent before an instant; whether all of that is swept. */
+  /** Makes the key forget requests that were first sent before an instant, in Unix s. Resolves to whether all of them are swept. */
   async forget(beforeS) {
     await this.ready();
     attempted(() => this.#engine().forget(beforeS, Date.now()));
@@ -227,7 +227,7 @@ export class Chores {
     }
   }
 
-  /** Sweeps until nothing may leave; false where there is more than one run takes. */
+  /** Sweeps until no more rows may leave. Resolves to false if one run is not enough. */
   async #sweep() {
     const endMs = Date.now() + SWEEP_MS;
     for (let page = 0; page < SWEEP_PAGES && Date.now() < endMs; page += 1) {
@@ -237,7 +237,7 @@ export class Chores {
     return false;
   }
 
-  /** Those that come meanwhile find the next page, so that something leaves, however many come. */
+  /** Lets waiting requests run, but not those that come after them: the sweep must go on however many come. */
   async #letIn() {
     await pause(PAUSE_MS);
     await within(YIELD_MS, Promise.allSettled([...this.#inHand])).catch(() => {});

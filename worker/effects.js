@@ -1,21 +1,21 @@
-// What a key has sent to others: to objects of other keys, and by fetch to addresses outside.
+// Sends what a key's handler has emitted: to objects of other keys, and by `fetch` to addresses outside.
 //
 // Invariants:
-// - What is to be sent is asked of the engine, and what came of it is told to the engine. Nothing here decides.
-// - What was committed before is durable when it leaves: the platform holds back all that an object sends until then.
-// - Every wait has a deadline. What has no answer by then is sent again at a constant interval, for as long as the object lives; then an
-//   alarm starts another.
+// - The engine says what to send, and is told the result. Nothing is decided here.
+// - A request leaves only when its commit is durable: the platform holds back whatever an object sends until then.
+// - Every wait has a deadline. A request without an answer by then is sent again at a constant interval, as long as the object lives. If the object dies,
+//   an alarm starts another one.
 
 import { inTime, within } from "./chores.js";
 import { linesOf, pairsOf, valueIn } from "./lines.js";
 import { attempted, guarded, noteOf } from "./module.js";
 import { objectOf } from "./objects.js";
 
-/** So long an answer may take. */
+/** The time limit of an answer. */
 const ANSWER_MS = 30_000;
-/** The engine's interval, and a little more, so that what is due by then is found. */
+/** The engine's retry interval and a little more, so that a request is due when the engine is asked. */
 const AGAIN_MS = 1_010;
-/** So much is read of what an address outside answers, and waited for so long: its status says what becomes of it, and the rest is for people. */
+/** How much of an outside answer's body is read, and for how long. The status decides; the body is only shown to administrators. */
 const OUTSIDE_BYTES_MAX = 4_096;
 const OUTSIDE_MS = 5_000;
 
@@ -23,17 +23,17 @@ const OUTSIDE_MS = 5_000;
 export class Effects {
   #host;
   #turns;
-  /** Settles when all that is due has been looked at; undefined: nobody is looking. */
+  /** Settles when everything that is due has been taken up; undefined: this is not under way. */
   #asking;
   #timer;
 
-  /** `host`: `ctx`, `env`, `engine()`, `ready()`, which looks at what is stored, and `wake()`, which sets the alarm. */
+  /** `host`: `ctx`, `env`, `engine()`, `ready()`, which reads the stored state, and `wake()`, which sets the alarm. */
   constructor(host, turns) {
     this.#host = host;
     this.#turns = turns;
   }
 
-  /** After a call into the engine, in the same turn: begins to send what there is. Resolves to true where what that is could not be asked. */
+  /** To be called after each call into the engine, in the same turn: begins to send what is due. Resolves to true if the engine could not say what is. */
   begin() {
     const has = guarded(() => this.#host.engine().has_to_send());
     const asked = has && this.#ask();
@@ -41,13 +41,13 @@ export class Effects {
     return asked;
   }
 
-  /** When the object has to be awake, should it die before all is sent; Infinity: nothing is known to wait. */
+  /** The instant of the alarm that goes on with sending if the object dies; Infinity: nothing is known to wait. */
   get wakesMs() {
     const atMs = guarded(() => this.#host.engine().wakes_to_send_at(Date.now()));
     return atMs ?? Infinity;
   }
 
-  /** Has all sent that is due; whether that could not be looked at. Who comes meanwhile hears of the same. */
+  /** Takes up everything that is due. Resolves to true if that could not be read. Calls meanwhile get the same promise. */
   #ask() {
     return (this.#asking ??= this.#askAll());
   }
@@ -56,7 +56,7 @@ export class Effects {
     try {
       await this.#host.ready();
       await this.#alone();
-      // In one turn: what is due later asks anew.
+      // In one turn; whatever becomes due later is another call.
       for (;;) {
         const next = attempted(() => this.#host.engine().send_next(Date.now(), Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)));
         if (next === undefined) break;
@@ -72,7 +72,7 @@ export class Effects {
     }
   }
 
-  /** Nothing of this is in the commit of a request that has the object to itself. */
+  /** Waits while a request has the object to itself, so as not to write into its commit. */
   async #alone() {
     while (this.#turns.taken) await this.#turns.taken;
   }
@@ -96,7 +96,7 @@ export class Effects {
     await this.#ask();
   }
 
-  /** `[status, Semel-Status, body]`; or `[undefined, reason]`, or `[null, reason]` where it can't be sent at all. */
+  /** Resolves to `[status, Semel-Status, body]`; to `[undefined, reason, body]` if no answer came; to `[null, reason, body]` if the request can't be made. */
   async #heard(key, method, url, lines, body) {
     let request;
     try {
@@ -115,7 +115,7 @@ export class Effects {
   async #asked(key, { method, url, headers }, body) {
     const { pathname, search } = new URL(url);
     const [status, lines, told, line] = await objectOf(this.#host.env, "SEMEL", key).ask(method, pathname, search, linesOf(headers), body);
-    // It is written where the answer is heard, which is here.
+    // The receiver of an answer writes its line of the log.
     if (line !== undefined) console.log(line);
     return [status, valueIn(lines, "semel-status") ?? "", told ?? new Uint8Array()];
   }

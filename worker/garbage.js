@@ -1,12 +1,13 @@
-// How often V8 collects what requests leave behind.
+// Makes V8 collect garbage more often, so that each collection is short.
 //
-// Of each request the runtime leaves objects that only a full collection lets go of, and V8 begins one by how much memory it knows to be taken, to which they come to a
-// small part of what they are: it began one every 12,000 requests or so, which held up all others for 100 ms and more. What is held here counts, so one begins earlier.
+// Each request leaves objects of the runtime that only a full collection frees. V8 starts one by the memory that it knows of, and it knows of a small part
+// of these objects. So it started one about every 12,000 requests, and each held up all others for 100 ms or more. The buffers held here count as
+// memory, so collections start earlier. Measured in docs/performance.md, "The slowest of a hundred at half the peak".
 //
 // Invariants:
-// - What is held is never read nor written, so it takes no memory: that it may be resized is why the runtime does not clear it. It is 32 MB at most; V8 may count
-//   64, for what was let go of counts until the next full collection.
-// - It is let go of once there was a full collection: what is held does not have the next ones begin later.
+// - The buffers are never read or written, so they take no memory. They are resizable because the runtime would clear, and so touch, others. They have at most
+//   32 MB; V8 may count 64, because released buffers count until the next full collection.
+// - The buffers are released after a full collection. Otherwise later collections would start later again.
 
 const EACH_REQUESTS = 125;
 const EACH_BYTES = 4 << 20;
@@ -14,10 +15,10 @@ const HELD_MAX = 8;
 
 let requests = 0;
 let held = [];
-/** What it refers to is gone after a full collection, and only then. */
+/** Its target disappears at the next full collection, and not before. */
 let mark;
 
-/** To be called once a request. */
+/** To be called once for each request. */
 export function collect() {
   requests += 1;
   if (requests % EACH_REQUESTS) return;
@@ -29,6 +30,6 @@ export function collect() {
       held.push(new ArrayBuffer(EACH_BYTES, { maxByteLength: EACH_BYTES }));
     }
   } catch {
-    // There is no room for it, or no WeakRef under a compatibility date before 2025-05-05: V8 begins by itself.
+    // There is no memory, or no WeakRef because the compatibility date is before 2025-05-05: V8 then collects as it would.
   }
 }

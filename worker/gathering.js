@@ -1,43 +1,47 @@
-// Changes of one key that come to an isolate together go to the key's object in one call.
+// Groups changes of one key that arrive at an isolate together, so that they reach the key's object in one call.
 //
 // Invariants:
-// - Nothing waits where nothing of its key is under way. Where something is, a change waits for no time, only for turns of the runtime's, as long as they bring
-//   more of its key, and for a bounded number of them: all that have come by then go together.
-// - Who is first of them asks for all, and to the end, though its own client leave meanwhile. Each of the others waits in a request of its own, no longer than
-//   its client does.
-// - What the object says it has done nothing of is asked for by itself. Where a call fails, so have all that were in it, as if each had been in one of its own.
-// - What is known of a key is bounded, and forgotten by itself: a request whose client leaves ends without a word.
+// - A change waits only if another of its key is under way. It then waits for no fixed time, but for turns of the runtime, as long as they bring more changes
+//   of the key, up to a limit. All that have arrived by then go together.
+// - The first change of a group makes the call for all, and finishes it even if its own client leaves. Each of the others waits in its own request, for as
+//   long as its own client waits.
+// - If the object says that it did nothing of a change, that change is sent by itself. If a call fails, all its changes have failed, just as if each had been
+//   sent alone.
+// - The state of a key is bounded, and expires by itself, because a request whose client has left ends without notice.
 
 import { waitUntil } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { guarded } from "./module.js";
 
-/** So many are in one call, with so many bytes of heads and bodies: the object has them in one commit, and the module's memory never shrinks. */
+/** The limits of one call, in changes and in bytes of heads and bodies: the object runs them in one commit, and the module's memory never shrinks. */
 const CALLS_MAX = 256;
 const BYTES_MAX = 1 << 20;
-/** The object runs no more of a call than until its answers have so many bytes: the platform takes 32 MiB. */
+/** The object stops running a call's changes when their answers have this many bytes. The platform's limit is 32 MiB. */
 const ANSWERS_BYTES_MAX = 4 << 20;
-/** After so many turns that have brought no more they go, and after so many in any case. */
+/** A group leaves after this many turns that brought nothing, or after this many turns in all. */
 const IDLE_TURNS = 2;
 const TURNS_MAX = 20;
-/** So many keys are known at a time. Changes of others go by themselves. */
+/** For this many keys, state is kept at a time. Changes of other keys are sent alone. */
 const KEYS_MAX = 1_000;
 
-/** Whether the runtime sees to it that who waits for what another request settles goes on in its own. It does unless its day of compatibility is an old one. */
+/** Whether a request may await a promise that another request settles. The runtime allows it unless the compatibility date is an old one. */
 const CROSSES = globalThis.Cloudflare?.compatibilityFlags?.handle_cross_request_promise_resolution === true;
 
-/** Of a key: the calls that are under way, each until an instant at most, and who goes together next. */
+/** For each key: `calls`, those under way, each with the instant at which it is over at the latest; and `next`, the group that leaves next. */
 const keys = new Map();
 
 /**
- * How a change is asked for: by itself, and then `{ leave }`, if it is known, is to be called when that is over; or with others, and then `{ told }` resolves to the
- * answer, and to undefined where the object has done nothing of it, so that it goes by itself after all. `objectOf()`: a stub; `call`: the arguments of its `ask`;
- * until then, in Unix ms, an answer is waited for.
+ * Says how to send a change. Returns one of:
+ * - undefined: alone, and nothing is kept of it.
+ * - `{ leave }`: alone; call `leave` when it is over.
+ * - `{ told }`: it is in a group. `told` resolves to the answer, or to undefined if the object did nothing of it; then send it alone.
+ *
+ * `objectOf()` gives a stub; `call` is the arguments of its `ask`; `untilMs` (Unix ms): until then the answer is waited for.
  */
 export function placeOf(key, objectOf, call, untilMs) {
   const [method, , , lines] = call;
   const bytes = bytesOf(call);
-  // What reads is undone, and takes all that is in one transaction with it. Of what has no id nobody could ask again.
+  // A read is rolled back at its end, and would roll back the whole group. A request without an id can't be sent a second time.
   const isAlone = !CROSSES || method === "GET" || method === "HEAD" || !lines.includes("idempotency-key:") || !(bytes <= BYTES_MAX);
   if (isAlone) return undefined;
   const nowMs = Date.now();
@@ -50,7 +54,7 @@ export function placeOf(key, objectOf, call, untilMs) {
   return { leave: () => left(key, its, first) };
 }
 
-/** Goes along with who goes next. */
+/** Adds a change to the group that leaves next. */
 function joined(key, going, objectOf, { call, bytes, untilMs }) {
   if (going.next === undefined || going.next.calls.length === CALLS_MAX || going.next.bytes + bytes > BYTES_MAX) {
     going.next = { calls: [], told: [], bytes: 0, untilMs: 0 };
@@ -58,7 +62,7 @@ function joined(key, going, objectOf, { call, bytes, untilMs }) {
     waitUntil(led(key, going, going.next, objectOf));
   }
   const group = going.next;
-  // Made by a call: what the compiler makes of `new Promise` does not know whose request it is.
+  // Not `new Promise`: V8 inlines that, and then the promise does not carry its request.
   const { promise, resolve, reject } = Promise.withResolvers();
   group.calls.push(call);
   group.told.push({ resolve, reject, untilMs });
@@ -67,7 +71,7 @@ function joined(key, going, objectOf, { call, bytes, untilMs }) {
   return promise;
 }
 
-/** Resolves once all have come that come together: those whose answers left together come again within some turns. */
+/** Resolves when the group is complete. Clients whose answers left together send their next changes within some turns. */
 async function come({ calls }) {
   for (let turns = 0, idle = 0; turns < TURNS_MAX && idle < IDLE_TURNS; turns += 1) {
     const before = calls.length;
@@ -76,10 +80,10 @@ async function come({ calls }) {
   }
 }
 
-/** How many there are in a call. A body that was too large to read is no number. */
+/** The size of a call. NaN if the body was too large to be read. */
 const bytesOf = ([, pathname, search, lines, body]) => pathname.length + search.length + lines.length + body?.byteLength;
 
-/** Asks for all who have come by then, and tells each. It never rejects. */
+/** Makes the call for a group, and settles the promise of each change. Never rejects. */
 async function led(key, going, group, objectOf) {
   await come(group);
   if (going.next === group) going.next = undefined;
@@ -91,7 +95,7 @@ async function led(key, going, group, objectOf) {
     tell = ({ reject }) => reject(error);
   }
   const nowMs = Date.now();
-  // Of each whose request has ended by then the runtime would warn in the log.
+  // Promises whose request has ended by now are left alone: the runtime would log a warning for each.
   for (const [at, waits] of group.told.entries()) if (waits.untilMs > nowMs) tell(waits, at);
   left(key, going, group);
 }
@@ -101,13 +105,13 @@ function left(key, going, call) {
   if (going.calls.length === 0 && keys.get(key) === going) keys.delete(key);
 }
 
-/** Of one whose caller left, or waits no longer, nobody says that it is over. */
+/** Whether calls of a key are under way. Nothing reports the end of a call whose client has left, so calls past their instant are dropped here. */
 function isUnderWay(going, nowMs) {
   if (!(going.calls[0]?.untilMs > nowMs)) going.calls = going.calls.filter(({ untilMs }) => untilMs > nowMs);
   return going.calls.length > 0;
 }
 
-/** Whether one more key may be known: those go of which nothing can be under way any more. */
+/** Whether there is room for one more key. Drops keys of which nothing can be under way any more. */
 function hasRoom(nowMs) {
   if (keys.size < KEYS_MAX) return true;
   for (const [key, going] of keys) if (!isUnderWay(going, nowMs)) keys.delete(key);
@@ -115,15 +119,15 @@ function hasRoom(nowMs) {
 }
 
 /**
- * Resolves to the answers of an object to the calls of one for all, and how long that took, in ms. Undefined instead of an answer: nothing was done of it.
- * `object`: its `isSuspect` and `run`; `chores` and `turns` are its own.
+ * On the object's side: runs the changes of a call. Resolves to `[answers, ms]`; an answer is undefined if nothing was done of its change. `object` brings
+ * `isSuspect` and `run`; `chores` and `turns` are the object's.
  */
 export async function answers(calls, object, { chores, turns }) {
   const arrivedMs = Date.now();
   const attempts = calls.map(([method, pathname, search, lines, body]) => () => [method, pathname, search, lines, body, arrivedMs, Date.now()]);
   const bytes = calls.reduce((sum, call) => sum + bytesOf(call), 0);
   const all = () => {
-    // Who may have ended the object before is in no commit with others.
+    // A suspect must not share a commit. Nothing is done, so each change comes again alone.
     if (attempts.some((attempt) => object.isSuspect(...attempt()))) return [];
     return turns.together((known) => eachOf(attempts, object, known), attempts, bytes);
   };
@@ -141,7 +145,7 @@ function eachOf(attempts, object, known) {
   });
 }
 
-/** What the engine answers to attempts in one transaction, in their order; undefined: each is to run by itself. `wake()` follows what was done. */
+/** The engine's answers to attempts that it runs in one transaction, in their order. Undefined: each must run by itself. Calls `wake()` if they ran. */
 export function group(attempts, engine, wake) {
   const all = attempts.map((attempt) => attempt());
   const bytes = all.reduce((sum, [, , , , body]) => sum + (body?.byteLength ?? 0), 0);

@@ -1,4 +1,4 @@
-// The Worker of a crate that brings a handler and no JavaScript of its own.
+// The Worker of a crate that has a handler in Rust, and no JavaScript.
 
 import { Effects } from "./effects.js";
 import * as gathering from "./gathering.js";
@@ -8,7 +8,7 @@ import { gatherBy, serve } from "./router.js";
 export { SemelObject } from "./host.js";
 export { SemelRegistry } from "./registry.js";
 
-// Whether its handler has anything sent is not known here.
+// It can't be known here whether the handler emits anything, so sending is always included.
 sendBy(Effects);
 gatherBy(gathering);
 

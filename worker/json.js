@@ -1,11 +1,11 @@
-// What JSON holds as it is meant.
+// Makes JSON of a body, and refuses values that JSON would change silently.
 
-/** The objects among it. What is to be told as another, as a date is, is a text by the time that it is looked at. */
+/** The kinds of objects that JSON can hold. An object with `toJSON`, such as a Date, has been replaced by the time that it is checked. */
 const KINDS = new Set(["[object Array]", "[object Object]", "[object Null]"]);
 
 const kindOf = (value) => Object.prototype.toString.call(value);
 
-/** JSON makes {} or null of much that it does not know, or leaves it out, wherever in a body that is. */
+/** Throws a TypeError if JSON would turn a value anywhere in the body into {} or null, or leave it out. */
 export function jsonOf(body) {
   const json = JSON.stringify(body, function (_, value) {
     if (!isKnown(value) || (value === undefined && Array.isArray(this))) throw new TypeError(`the body is or has ${typeof value === "number" ? value : kindOf(value)}: it is text, a Uint8Array, or what JSON can hold`);
@@ -15,7 +15,7 @@ export function jsonOf(body) {
   return json;
 }
 
-/** What is undefined is a member that is not there; in a list, something else would be in its place. */
+/** A member that is undefined counts as absent, so it is allowed. In an array, JSON would replace it by null: the caller refuses that. */
 function isKnown(value) {
   if (typeof value === "object") return KINDS.has(kindOf(value));
   return typeof value === "number" ? Number.isFinite(value) : typeof value !== "function" && typeof value !== "symbol";

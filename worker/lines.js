@@ -1,9 +1,9 @@
-// A request and its answer as the module takes and gives them: heads as lines of text, bodies as bytes.
+// Converts requests and answers between the runtime and the module, which takes headers as lines of text and bodies as bytes.
 //
-// Invariant: an answer is `[status, header lines, body or undefined, log line or undefined]` wherever it goes, and a `Response` only where
-// it leaves the Worker: each that is made costs as much as a statement of SQL.
+// Invariant: inside the Worker an answer is always `[status, header lines, body or undefined, log line or undefined]`. It becomes a `Response` only when it
+// leaves, because making one costs as much as a statement of SQL.
 
-/** One `name:value` a line: headers cross the boundary in one piece. */
+/** Headers as text, one `name:value` a line, so that they cross the boundary in one piece. */
 export function linesOf(headers) {
   let lines = "";
   headers.forEach((value, name) => {
@@ -12,13 +12,13 @@ export function linesOf(headers) {
   return lines;
 }
 
-/** The value of a header that is there once at most; undefined where it isn't. */
+/** The value of a header that occurs at most once; undefined if it is missing. */
 export function valueIn(lines, name) {
   const at = `\n${lines}`.indexOf(`\n${name}:`);
   return at < 0 ? undefined : lines.slice(at + name.length + 1, lines.indexOf("\n", at));
 }
 
-/** Names and values, each header by itself. Every line ends with a line feed. */
+/** Header lines as a list of `[name, value]`. Every line ends with a line feed. */
 export function pairsOf(lines) {
   const pairs = [];
   forEach(lines, (name, value) => pairs.push([name, value]));
@@ -32,28 +32,28 @@ function forEach(lines, take) {
   }
 }
 
-/** What the module answers. Its memory is not to be held on to. */
+/** Called by the module to make an answer. The body is copied, because it is a view of the module's memory. */
 export const answered = (status, lines, body, line) => [status, lines, body?.slice(), line];
 
-/** Where the module says that a request goes: the key, what the router says of it, how many ms its answer is waited for, and who asks in a batch. */
+/** Called by the module to say where a request goes: the key, header lines to add, how many ms to wait for the answer, and who asks, for a batch. */
 export const routedTo = (key, says, waitMs, asker) => [key, says, waitMs, asker];
 
-/** Makes a response of an answer, with `more` headers. */
+/** Makes a `Response` of an answer and of `more` header lines. */
 export function responseOf([status, lines, body], more = "") {
-  // What the handler encoded is encoded: the runtime must not do it again.
+  // "manual": if the handler has encoded the body, the runtime must not do it again.
   const response = new Response(body ?? null, { status, encodeBody: "manual" });
-  // Headers that are made before are copied, which takes half as long again; and a list of them takes four times as long.
+  // Appended one by one: passing a `Headers` makes a copy, which takes half as long again, and a list takes four times as long.
   const { headers } = response;
   forEach(lines + more, (name, value) => headers.append(name, value));
   return response;
 }
 
-/** Of what `new URL` would find the path as it is written, and no query. */
+/** URLs whose path `new URL` would leave as it is, and that have no query. */
 const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+((?:\/[\w~-]+)+)$/;
 
-/** The path of a URL as `new URL` has it, and its query. */
+/** The path and the query of a URL, as `new URL` gives them. */
 export function pathOf(url) {
-  // An object of the runtime's takes ten times as long, and has to be collected.
+  // A `URL` is an object of the runtime: it takes ten times as long, and must be collected.
   const path = PLAIN_URL.exec(url)?.[1];
   if (path !== undefined) return { pathname: path, search: "" };
   const { pathname, search } = new URL(url);

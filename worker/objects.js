@@ -1,15 +1,16 @@
-// The objects of keys and of the registry, by their names.
+// Finds the objects of keys and of the registry by name.
 //
-// Invariant: whoever asks for an object finds it here, by the same setting: in another place a name has another object, which knows nothing of what the one here executed.
+// Invariant: every lookup goes through this file, with the same jurisdiction. In another jurisdiction a name has another object, which knows nothing of what
+// the first one executed.
 
 import { glue } from "./module.js";
 
-// Objects are called by their methods. Where the runtime can't, as by an old date, each request would fail at whatever comes first.
+// Objects are called by RPC. Without this check, an old compatibility date would make every request fail in some obscure place.
 if (globalThis.Cloudflare?.compatibilityFlags.rpc === false) throw new Error("Semel needs a compatibility_date of 2024-04-03 or later");
 
 export const SHARDS = Array.from({ length: glue.registry_shards() }, (_, shard) => shard);
 
-/** A stub of the object that has this name, in the jurisdiction that is set, if one is. */
+/** A stub of the object of this name, in the jurisdiction that is set, if any. */
 export function objectOf(env, binding, name) {
   let objects = env[binding];
   if (!objects) throw new Error(`${binding} is not bound`);
@@ -17,5 +18,5 @@ export function objectOf(env, binding, name) {
   return objects.get(objects.idFromName(name));
 }
 
-/** The same, of a shard of the registry. */
+/** A stub of a shard of the registry. */
 export const shardOf = (env, shard) => objectOf(env, "REGISTRY", String(shard));
