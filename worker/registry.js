@@ -1,37 +1,36 @@
-// The registry of keys: shards, and the coordinator of what all keys have to do. What is decided is the module's; here objects
-// call each other.
+// The registry of keys: shards that list them, and a coordinator that runs jobs over all keys. The module decides; this file makes the calls between objects.
 //
 // Invariants:
-// - No request of an application comes here, and none waits for what happens here.
-// - A job goes on from what is stored, whenever it was cut off. An alarm for the next try is set before one begins, so that none is
-//   given up; and who asks for the progress restarts a job that nobody works on.
-// - A key that does not answer holds up its own part of a visit for a while, and no other key for longer.
+// - No application request comes here, and none waits for anything that happens here.
+// - A job that was cut off goes on from what is stored. The alarm for the next try is set before a try begins, so no job is given up. Asking for a job's
+//   progress also restarts it, if nothing is working on it.
+// - A key that does not answer delays its own part of a visit, and no other key for longer than that.
 
 import { DurableObject } from "cloudflare:workers";
 import { within } from "./chores.js";
 import { attempted, glue, note, perInstance, settingsOf } from "./module.js";
 import { objectOf, SHARDS, shardOf } from "./objects.js";
 
-/** So many keys of a shard are visited at once: with 16 shards 32, so that others who ask for an object aren't kept waiting. */
+/** How many keys of a shard are visited at once. With 16 shards these are 32, few enough for others to reach their objects meanwhile. */
 const VISITS_AT_ONCE = 2;
 const KEY_MS = 10_000;
-/** After so long, those that were not visited yet are left for later. So a shard answers in time, though none of its keys may. */
+/** After this time, keys that were not visited yet are left for later. So a shard answers in time even if none of its keys does. */
 const VISITS_MS = 60_000;
 const SHARD_MS = 2 * VISITS_MS;
 const COUNT_MS = 2_000;
-/** So many jobs are in hand at once. */
+/** How many jobs are worked on at once. */
 const JOBS_AT_ONCE = 4;
-/** One alarm works for so long; then the next takes over. */
+/** How long one alarm works; then the next takes over. */
 const WORK_MS = 20_000;
-/** Where a sweep has more to do, it is looked at again so much later; where a key or a shard does not answer, it is tried again. */
+/** The pause before a key that is still sweeping is asked again; and before a key or shard that did not answer is tried again. */
 const LOOK_MS = 5_000;
 const RETRY_MS = 60_000;
-/** A shard names so many of those that failed; with more of them, it can't be told whether others are left. */
+/** A shard names at most this many keys that failed. If it names that many, there may be more. */
 const FAILED_NAMED = 20;
-/** A run that was cut off is taken up so much later. */
+/** How much later a run that was cut off is taken up. */
 const STALLED_MS = 10_000;
 
-/** One shard, by its number as its name; or the coordinator. */
+/** A shard, whose name is its number; or the coordinator. */
 export class SemelRegistry extends DurableObject {
   #registry = perInstance(() => new glue.SemelRegistry(this.ctx.storage, settingsOf(this.env)));
   #isWorking = false;
@@ -50,7 +49,7 @@ export class SemelRegistry extends DurableObject {
     return attempted(() => this.#registry().count(shard));
   }
 
-  /** Visits some keys for a job, and tells how far the shard is. */
+  /** Visits some keys for a job. Resolves to how far the shard is. */
   async forget(shard, id, beforeS) {
     const visit = attempted(() => this.#registry().visit(shard, id, beforeS));
     const [, ...keys] = visit;
@@ -84,7 +83,7 @@ export class SemelRegistry extends DurableObject {
     const arrivedMs = Date.now();
     const keys = method === "POST" ? await this.#counts() : [];
     const answer = attempted(() => this.#registry().handle(method, pathname, search, lines, body, keys, arrivedMs, Date.now()));
-    // In the turn that stored the job, if there is one.
+    // In the same turn as the job was stored, so in its commit.
     if (!this.#isWorking && this.#jobs().length > 0) this.ctx.storage.setAlarm(Date.now());
     return answer;
   }
@@ -105,20 +104,20 @@ export class SemelRegistry extends DurableObject {
     else this.ctx.storage.setAlarm(Date.now() + waitMs);
   }
 
-  /** Goes on with some jobs for a while; how long to wait then, or undefined when all are done. */
+  /** Works on some jobs for a while. Resolves to how many ms to wait then, or to undefined if all are done. */
   async #work() {
     const endMs = Date.now() + WORK_MS;
     const all = this.#jobs();
-    // Wherever it begins: those that wait for a key that never answers are to hold up no others, and the object may be a fresh one each time.
+    // Begins at a random job, so that jobs which wait for a dead key don't hold up the others. Random, because the object may be new at each alarm.
     const from = Math.floor(Math.random() * all.length);
     const jobs = [...all.slice(from), ...all.slice(0, from)].slice(0, JOBS_AT_ONCE);
-    // Each shard goes on by itself: one that waits for a key holds up no other.
+    // The shards work in parallel: one that waits for a key holds up no other.
     const waits = await Promise.all(jobs.flatMap(([id, beforeS, shards]) => shards.map((shard) => this.#goOn(id, beforeS, shard, endMs))));
     if (all.length > JOBS_AT_ONCE) waits.push(LOOK_MS);
     return this.#jobs().length === 0 ? undefined : Math.min(...waits);
   }
 
-  /** Has a shard do its part of a job, as long as that moves; how long to wait then. */
+  /** Makes a shard work on its part of a job for as long as it gets on. Resolves to how many ms to wait then. */
   async #goOn(id, beforeS, shard, endMs) {
     let last;
     for (let steps = 0; ; steps += 1) {
@@ -127,7 +126,7 @@ export class SemelRegistry extends DurableObject {
       const [keys, done, isDone, ...failed] = progress;
       const told = progress.join("\n");
       const hasFailed = !isDone && (keys - done <= failed.length || failed.length >= FAILED_NAMED);
-      // A key that hangs takes as long as there is, and would be asked again and again.
+      // A key that hangs uses up all the time: without a pause it would be asked again and again.
       if (Date.now() >= endMs) return hasFailed && failed.length > 0 ? RETRY_MS : 0;
       if (told === last && steps > 1) return 0;
       if (told === last) return hasFailed ? RETRY_MS : LOOK_MS;
@@ -135,7 +134,7 @@ export class SemelRegistry extends DurableObject {
     }
   }
 
-  /** How far a shard is after one step more; undefined where it does not answer. */
+  /** Makes one more step. Resolves to how far the shard is; to undefined if it does not answer. */
   async #step(id, beforeS, shard) {
     try {
       const progress = await within(SHARD_MS, shardOf(this.env, shard).forget(shard, id, beforeS));
@@ -151,7 +150,7 @@ export class SemelRegistry extends DurableObject {
     return attempted(() => this.#registry().jobs());
   }
 
-  /** How many keys each shard has; 0 where it does not answer: it is told by and by. */
+  /** Resolves to the number of keys of each shard; 0 if it does not answer, in which case the number comes with its first step. */
   #counts() {
     return Promise.all(SHARDS.map((shard) => within(COUNT_MS, shardOf(this.env, shard).count(shard)).catch(() => 0)));
   }

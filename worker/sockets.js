@@ -1,26 +1,28 @@
-// The sockets of a key's object: who is on each, and its frames in order. They hibernate: what is kept of one is with the platform.
+// The sockets of a key's object: who is on each, and its frames in order. Sockets hibernate, so the platform keeps the state of each.
+//
+// A socket is a "stranger" until its first frame has said, with a token, who the client is.
 //
 // Invariants:
-// - Nothing of a frame runs before it is known who sends it, nor after the socket was closed from here.
-// - A frame is answered before the next of its socket is begun. The platform holds every answer back until its commit is durable.
-// - Who says nothing was not refused: the network may hold the first frame up.
-// - What waits has a bound, in time for who does not say who it is, in bytes for who sends faster than is answered. Those who have
-//   yet to say who they are take no room from those who have, nor from each other what a first frame and a little more needs.
+// - No request of a frame runs before it is known who sends it, or after this side has closed the socket.
+// - A frame is answered before the next frame of its socket begins. The platform holds every answer back until its commit is durable.
+// - A silent stranger is closed as `unavailable`, not as refused: the network may have delayed its first frame.
+// - Waiting is bounded: in time for strangers, in bytes for clients that send faster than they are answered. Strangers take no room from known clients,
+//   and each stranger has room for a first frame and a little more, whatever the others do.
 
 import { note } from "./module.js";
 
-/** A socket says so soon who is on it; of more that have not yet than so many, the oldest silent one of whoever has most makes room. */
+/** How long a stranger may be silent. And how many strangers there may be: beyond, the oldest silent one of the network that has most makes room. */
 const FIRST_FRAME_MS = 10_000;
 const STRANGERS_MAX = 100;
-/** On so many it is known who sends; of more, the oldest of the principal who has most makes room. */
+/** How many known sockets there may be: beyond, the oldest of the principal that has most makes room. */
 const SOCKETS_MAX = 1_000;
-/** The platform keeps 16 KiB with a socket; without a platform that tells addresses, a client may say any. */
+/** The platform keeps 16 KiB with a socket, and where it does not set the address header, a client may send anything in it. */
 const ADDRESS_CHARS_MAX = 64;
-/** Of one socket, so many bytes wait to be answered, each frame counted as that much at least. */
+/** How many bytes of frames may wait on one socket. Each frame counts as `FRAME_BYTES_MIN` at least. */
 const WAITING_BYTES_MAX = 8 << 20;
-/** And of all sockets of the key; but of all together on which it is not known yet who sends, as many as of one. */
+/** How many bytes may wait on all known sockets of the key. All strangers together have as much as one known socket. */
 const ALL_WAITING_BYTES_MAX = 32 << 20;
-/** These are not counted, on each of them. */
+/** On each stranger, this many bytes are not counted. */
 const STRANGER_BYTES = 64 << 10;
 const FRAME_BYTES_MIN = 1 << 10;
 
@@ -28,7 +30,7 @@ const isOpen = (socket) => socket.readyState === 1;
 const UNAUTHORIZED = [4401, "unauthorized"];
 export const UNAVAILABLE = [4503, "unavailable"];
 
-/** Of IPv6 the first 64 bits, as the rates have it: who has an address there has them all. */
+/** The network of an address: for IPv6 its first 64 bits, as for rates, because a client usually has all addresses below them. */
 function networkOf(address) {
   if (address.includes(".")) return address;
   const groups = (text) => text.split(":").filter(Boolean);
@@ -38,7 +40,7 @@ function networkOf(address) {
     .join(":");
 }
 
-/** The first of whoever has most of the sockets, whose owners these are; undefined if there are none. */
+/** `owners`: sockets with their owners. Returns the first socket of the owner that has most; undefined if there are none. */
 function oldestOfMost(owners) {
   const counts = new Map();
   for (const owner of owners.values()) counts.set(owner, (counts.get(owner) ?? 0) + 1);
@@ -51,28 +53,28 @@ export class Sockets {
   #admit;
   #answer;
   #wake;
-  /** When the first token ends, in Unix ms: the object has to be awake. */
+  /** When the first token expires, in Unix ms: the object must be awake then. */
   endsMs = Infinity;
-  /** Those who have yet to say who they are, with the timers of those who are silent, the oldest first. */
+  /** The strangers, oldest first, each with its timer while it is silent. */
   #strangers = new Map();
-  /** The principals of the others, the oldest first. What was closed is in neither, though its peer may have yet to hear of it. */
+  /** The known sockets with their principals, oldest first. A closed socket is in neither map, even if its peer does not know yet. */
   #principals = new Map();
-  /** Of a socket: the frame that comes last, and the bytes of all that wait. */
+  /** For each socket: a promise of its last frame's answer, and the bytes of all its frames that wait. */
   #waiting = new WeakMap();
-  /** And of all sockets, by whether it was known who sends when they came. */
+  /** The bytes that wait on all sockets, counted by what the socket was when the frame came: known, or a stranger. */
   #known = { bytes: 0, max: ALL_WAITING_BYTES_MAX };
   #strange = { bytes: 0, max: WAITING_BYTES_MAX };
 
   /**
-   * `admit(text, key)` resolves to `[asker, end in ms or undefined]`, `answer(key, asker, text)` to `[text]`, both to
-   * `[close code, reason]` of a socket that is to be closed; `wake()` sees to the alarm.
+   * `admit(text, key)` resolves to `[asker, end in Unix ms or undefined]`, and `answer(key, asker, text)` to `[text]`. Both resolve to
+   * `[close code, reason]` if the socket is to be closed. `wake()` sets the alarm.
    */
   constructor(ctx, admit, answer, wake) {
     this.#ctx = ctx;
     this.#admit = admit;
     this.#answer = answer;
     this.#wake = wake;
-    // The platform has the newest first.
+    // The platform lists the newest first.
     for (const socket of ctx.getWebSockets().reverse()) {
       const { asker, endsMs } = socket.deserializeAttachment() ?? {};
       if (asker === undefined) socket.close(...UNAVAILABLE);
@@ -80,15 +82,15 @@ export class Sockets {
     }
   }
 
-  /** It is known who sends, and there is room for that. */
+  /** A socket becomes known. Makes room for it if there are too many. */
   #know(socket, asker, endsMs = Infinity) {
     this.endsMs = Math.min(this.endsMs, endsMs);
-    // Many tokens may name one principal.
+    // By principal and not by token: a principal may have many tokens.
     this.#principals.set(socket, asker.split("\n")[1]);
     if (this.#principals.size > SOCKETS_MAX) this.#close(oldestOfMost(this.#principals), UNAVAILABLE);
   }
 
-  /** Opens one; undefined where too many are open on which somebody is being asked for, and none is silent. */
+  /** Opens a socket. Undefined if there are too many strangers and none is silent: all of them are being verified. */
   open(request) {
     if (this.#strangers.size >= STRANGERS_MAX && !this.#closeSilent()) return undefined;
     const { 0: client, 1: socket } = new WebSocketPair();
@@ -100,7 +102,7 @@ export class Sockets {
     return new Response(null, { status: 101, webSocket: client });
   }
 
-  /** Takes a frame; resolves when it is answered. */
+  /** Takes a frame. Resolves when it is answered. */
   message(socket, message) {
     if (!isOpen(socket)) return undefined;
     const waiting = this.#waiting.get(socket) ?? { last: Promise.resolve(), bytes: 0 };
@@ -121,14 +123,14 @@ export class Sockets {
         if (reason !== undefined) this.#close(socket, [answer, reason]);
         else if (answer !== undefined) socket.send(answer);
       } catch (error) {
-        // Its peer has gone, and asks again for what it needs. The next frame has its turn, and what waits is counted on.
+        // The peer is gone, and will ask again for what it needs. The chain and the counts must go on.
         note("error", `a frame's answer was not sent: ${error}`);
       }
     });
     return waiting.last;
   }
 
-  /** `[text]`, `[close code, reason]`, or nothing. Whatever fails, the next frame has its turn. */
+  /** Resolves to `[text]`, `[close code, reason]` or `[]`. Never rejects, so that the next frame has its turn. */
   async #answerTo(socket, message) {
     if (!isOpen(socket)) return [];
     if (typeof message !== "string") return [4400, "body-invalid"];
@@ -141,24 +143,24 @@ export class Sockets {
     }
   }
 
-  /** The first frame. */
+  /** Verifies the first frame. */
   async #meet(socket, message, key) {
-    // It is in time, and still a stranger.
+    // It came in time; the socket is a stranger until the token is verified.
     clearTimeout(this.#strangers.get(socket));
     if (this.#strangers.has(socket)) this.#strangers.set(socket, undefined);
-    // Whatever comes of it, it is a stranger no more: its peer may never say that it has heard that it is closed.
+    // Whatever the result, it is no stranger any more. If it is refused, its peer may never confirm the close, and must not take up a place.
     const [asker, endsMs] = await this.#admit(message, key).finally(() => this.closed(socket));
     if (typeof asker === "number") return [asker, endsMs];
     socket.serializeAttachment({ key, asker, endsMs });
-    // It may have gone meanwhile.
+    // The client may have left meanwhile.
     if (isOpen(socket)) this.#know(socket, asker, endsMs);
     this.#wake();
     return [];
   }
 
   /**
-   * Closes one that nobody has said anything on; which, if there was one. It is the oldest of the network that has most of them, so that who
-   * opens many closes their own. Its peer may try again: it was not refused.
+   * Closes a silent stranger, and returns it; undefined if there is none. It is the oldest of the network that has most, so that a client that opens many
+   * loses its own. Its peer may try again: it was not refused.
    */
   #closeSilent() {
     const silent = new Map();
@@ -173,20 +175,20 @@ export class Sockets {
     socket.close(...why);
   }
 
-  /** A socket is no longer waited for, and takes no room. */
+  /** Forgets a socket: it takes no room any more. */
   closed(socket) {
     clearTimeout(this.#strangers.get(socket));
     this.#strangers.delete(socket);
     this.#principals.delete(socket);
   }
 
-  /** Its peer has closed it, and waits to hear that it is: the connection stays open until then. */
+  /** The peer has closed the socket. Closing this side too ends the connection. */
   left(socket) {
     this.closed(socket);
     socket.close();
   }
 
-  /** Closes those whose token has ended. */
+  /** Closes sockets whose token has expired. */
   end(nowMs) {
     this.endsMs = Infinity;
     for (const socket of this.#principals.keys()) {

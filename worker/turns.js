@@ -1,47 +1,47 @@
-// Whose turn it is at an object, and what is committed together.
+// Group commit: whose turn it is at an object, and which requests share a commit.
 //
 // Invariants:
-// - Nothing waits while no commit is under way, as far as is known.
-// - To be told when a commit is over takes the runtime a turn of its own, a twentieth to a tenth of what a request costs, and gains something only where
-//   several wait for it. So once that was not so many times in a row, only one turn in as many asks, until it is so again.
-// - What came during a commit is in the next, in the order in which it came, all in one turn: the runtime commits a turn as a whole, and lets no
-//   answer out before.
-// - Nobody is in one commit with who has the object to itself. Who wants that claims it at once, so whoever comes later is behind them.
-// - What waits has a bound. Who comes beyond it is told so at once, by an error, and nothing was done of it.
+// - A request waits only while a commit is known to be under way.
+// - Requests that arrive during a commit are in the next one, in the order of arrival, all in one turn. The runtime commits a turn as a whole, and lets no
+//   answer out before that.
+// - To learn when a commit is over costs a turn of the runtime, 5 to 10 % of a request, and helps only if several requests wait for it. So after
+//   `VAIN_MAX` commits for which fewer than two waited, only one turn in `VAIN_MAX` asks, until two wait again.
+// - A request that has the object to itself shares its commit with no other. It claims the object when it arrives, so later requests are behind it.
+// - Waiting is bounded. A request beyond the bound is refused at once by an error, and nothing was done of it.
 
-/** So many are in one commit. Whoever comes beyond them waits for one more. */
+/** How many requests share a commit at most. Those beyond wait for the next. */
 const GROUP_MAX = 256;
-/** So many requests wait at a time, with so many bytes: an isolate has 128 MB for all its keys. As many connections as a key answers come to hundreds. */
+/** How many requests may wait, and with how many bytes. An isolate has 128 MB for all its keys, and a key serves hundreds of connections at most. */
 const WAITING_MAX = 4_096;
 const WAITING_BYTES_MAX = 32 << 20;
-/** After so many commits that nobody has waited for, or one alone, one turn in so many asks for its own. */
+/** After this many commits in a row for which fewer than two requests waited, only one turn in this many asks when its commit is over. */
 const VAIN_MAX = 16;
 
 export class Turns {
-  /** Settles when all who have claimed the object by now are through; undefined where nobody has. */
+  /** Settles when all that have claimed the object so far are done; undefined: nobody has claimed it. */
   taken;
   #sync;
   #isCommitting = false;
-  /** How many commits in a row were asked for that several have not waited for, and how many turns have asked for none since. */
+  /** How many commits in a row were asked for in vain (see `VAIN_MAX`); and how many turns have passed since one asked. */
   #vain = 0;
   #unasked = 0;
-  /** Who waits for the commit that is under way: `go` lets them go. */
+  /** The requests that wait for the current commit; `go` releases one. */
   #waiting = [];
-  /** What waits, for a commit or for who has the object to itself. */
+  /** How many requests wait, for a commit or for a claim, and their bytes. */
   #count = 0;
   #bytes = 0;
   #many;
 
   /**
-   * `sync()` resolves once all that was written is durable. `many`, if there is one: given all that is brought by those who were let go together, what each of it
-   * gets; undefined where each is to work by itself.
+   * `sync()` resolves once everything written is durable. `many(items)`, if given, works for all items of the requests that were released together, and
+   * returns what each item gets; undefined if each must work by itself.
    */
   constructor(sync, many) {
     this.#sync = sync;
     this.#many = many;
   }
 
-  /** Works while nothing else of the object runs. `bytes`: so many wait with it. */
+  /** Runs `work` while nothing else of the object runs. `bytes`: how many it holds while it waits. */
   async alone(work, bytes = 0) {
     const leave = this.taken && this.#enter(1, bytes);
     const { before, end } = this.#claim();
@@ -55,14 +55,15 @@ export class Turns {
   }
 
   /**
-   * Works, in one turn with all that waited for the same commit; at once, where there is none. `brought`: a list; `work` is given what `many` gives for each of
-   * it, if it does. `bytes`: so many wait with it. Gives what `work` does, or what resolves to that.
+   * Runs `work` at once if no commit is under way, otherwise in one turn with all that wait for the same commit. `brought`: a list of items for `many`;
+   * `work` is called with what `many` returned for them, if it did. `bytes`: how many it holds while it waits. Returns what `work` returns, or a promise
+   * of it.
    */
   together(work, brought, bytes = 0) {
     return this.taken || this.#isCommitting ? this.#behind(work, brought, bytes) : work(this.#begin(brought));
   }
 
-  /** Waits for something else with the room that it takes; resolves to what `work` gives then. `count`: so many requests it is. */
+  /** Waits for another promise, within the same bounds, and then runs `work`. `count`: how many requests this is. */
   async after(other, work, bytes, count = 1) {
     const leave = this.#enter(count, bytes);
     await other.finally(leave);
@@ -71,14 +72,14 @@ export class Turns {
 
   async #behind(work, brought, bytes) {
     const leave = this.#enter(brought?.length ?? 1, bytes);
-    // Who claims the object from now on is let in after this one.
+    // A claim that is made from now on is behind this request.
     if (this.taken) await this.taken;
     const given = this.#isCommitting ? await new Promise((go) => this.#waiting.push({ go, brought })) : this.#begin(brought);
     leave();
     return work(given);
   }
 
-  /** Takes room to wait in; answers what gives it back. */
+  /** Takes room for waiting. Returns a function that gives it back. */
   #enter(count, bytes) {
     if (this.#count + count > WAITING_MAX || this.#bytes + bytes > WAITING_BYTES_MAX) throw new Error("too many requests wait at this key");
     this.#count += count;
@@ -89,13 +90,13 @@ export class Turns {
     };
   }
 
-  /** Claims the object: `before` settles once all who have claimed it before are through; undefined where nobody has. `end()` lets the next in. */
+  /** Claims the object. `before` settles when all earlier claims are done; undefined: there are none. `end()` lets the next in. */
   #claim() {
     const before = this.taken;
     let end;
     const own = new Promise((resolve) => {
       end = () => {
-        // Behind all who wait for it: whoever claims the object before they go on would be beside them.
+        // Cleared only after all that await `own` have gone on: a claim made before that must still see it.
         own.then(() => {
           if (this.taken === own) this.taken = undefined;
         });
@@ -111,7 +112,7 @@ export class Turns {
     return brought?.length > 1 ? this.#givenTo([{ brought }])[0] : undefined;
   }
 
-  /** Whether to ask when what comes now is committed. */
+  /** Whether this turn asks when its commit is over. */
   #asks() {
     if (this.#vain < VAIN_MAX) return true;
     this.#unasked = (this.#unasked + 1) % VAIN_MAX;
@@ -122,15 +123,15 @@ export class Turns {
     this.#isCommitting = true;
     let through = () => {};
     for (let group = [undefined]; group.length > 0; ) {
-      // Those who were let go work first.
+      // The requests that were released run first.
       await undefined;
       through();
       try {
         await this.#sync();
       } catch {
-        // The object is ended then, and all who wait are told.
+        // The platform ends the object then, which fails all that wait.
       }
-      // Who claims the object meanwhile begins after those who are let go now.
+      // A claim that is made meanwhile begins after the requests that are released now.
       const { before, end } = this.#claim();
       through = end;
       if (before) await before;
@@ -143,21 +144,21 @@ export class Turns {
     through();
   }
 
-  /** Who is let go next. */
+  /** Takes out the requests that are released next. */
   #next() {
     let count = 0;
     const end = this.#waiting.findIndex(({ brought }) => (count += brought?.length ?? 1) > GROUP_MAX);
     return this.#waiting.splice(0, end < 0 ? this.#waiting.length : end || 1);
   }
 
-  /** What each of a group gets for what it brings. */
+  /** For each request of a group, what `many` returned for its items. */
   #givenTo(group) {
     const all = group.flatMap(({ brought }) => brought);
     let given;
     try {
       if (all.length > 1 && !all.includes(undefined)) given = this.#many?.(all);
     } catch {
-      // Each finds the same by itself, and tells its own caller.
+      // Each request then meets the same failure by itself, and tells its own caller.
     }
     return group.map(({ brought }) => given?.splice(0, brought.length));
   }
