@@ -1,5 +1,5 @@
-// The Worker that is deployed: the protected ledger. Where NAIVE is bound it is the demonstration, with a naive ledger
-// beside it and the lab's log; where ASSETS is bound, it serves the page.
+// The Worker that is deployed: the protected ledger. If NAIVE is bound, it is the demonstration: a naive ledger runs beside it, and both write the lab's
+// log. If ASSETS is bound, it serves the pages.
 
 import { DurableObject } from "cloudflare:workers";
 import { bodyOf } from "./bodies.js";
@@ -16,16 +16,16 @@ gatherBy(gathering);
 
 const NAIVE = "/naive";
 
-/** An account without protection. It has no memory of ids, so a retry deposits again. */
+/** An account without protection. It remembers no ids, so a retry deposits again. */
 class Naive extends DurableObject {
   #engine = perInstance(() => new NaiveEngine(this.storage()));
 
-  /** As of a protected object: the benchmarks count what is written. */
+  /** Like that of a protected object: the benchmarks count what is written. */
   storage() {
     return this.ctx.storage;
   }
 
-  /** As of a protected object: it keeps neither records nor tombstones. */
+  /** Like that of a protected object. There are neither records nor tombstones. */
   count() {
     return [0, 0];
   }

@@ -1,13 +1,12 @@
-// What the demonstration's page, the lab, asks of the server: a log of what came of each of its attempts, told by the object
-// that decided; and to be killed, where that can be done.
+// The server's part of the lab, the demonstration's page: a log of what became of each attempt, written by the object that decided; and a way to kill the
+// server, where that is possible.
 //
 // Invariants:
-// - A row is written in the same turn as the attempt's effect, so both are one commit: after a crash the log has exactly
-//   what the account has.
-// - What does not name itself with the header writes nothing, and no log is made for it.
-// - The log has a limit. Once it is full it says so, and nothing is added or taken away any more.
-// - Only the server's own page can have it killed: a browser tells which page asks, and who kills checks under which name the server
-//   was asked, for a name of somebody else may lead here as well.
+// - A row of the log is written in the same turn as the attempt's effect, so both are one commit: after a crash the log has exactly what the account has.
+// - Requests without the lab's header write nothing, and create no log.
+// - The log has a limit. Once it is full it says so, and does not change any more.
+// - Only the server's own page can have it killed. The browser sends the page's origin, and the supervisor checks the host name of the request too, because
+//   somebody else's name may lead to this server as well.
 
 import { linesOf, valueIn } from "./lines.js";
 import { objectOf } from "./objects.js";
@@ -21,14 +20,14 @@ const WAIT_MS = 10_000;
 
 const TABLE = "CREATE TABLE lab_attempts (n INTEGER PRIMARY KEY, attempt TEXT NOT NULL, status TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT";
 
-/** What is bound as NAIVE makes a deployment the demonstration; elsewhere nothing is logged. */
+/** A deployment is the demonstration if NAIVE is bound. Elsewhere nothing is logged. */
 const isLab = (env) => env.NAIVE !== undefined;
 
-/** The log of one object, and what its account holds. */
+/** The log of one object, and its account's balance. */
 class Log {
   #sql;
   #rowsMax;
-  /** The number of the last row, which is how many there are; undefined until it is looked up. */
+  /** The number of the last row, which is also the number of rows; undefined until it is looked up. */
   #last;
 
   constructor({ sql }, env) {
@@ -39,13 +38,13 @@ class Log {
   add(attempt, status, atMs) {
     if (this.#isFull()) return;
     const last = this.#lastRow();
-    // Not only at first: an administrator may have deleted all of the key.
+    // Checked each time: an administrator may have deleted everything of the key.
     if (!this.#has("lab_attempts")) this.#sql.exec(TABLE);
     this.#sql.exec("INSERT INTO lab_attempts VALUES (?1, ?2, ?3, ?4)", last + 1, attempt, status, atMs);
     this.#last = last + 1;
   }
 
-  /** The account at this instant, with the rows that come after number `after`. */
+  /** The account at this instant, and the rows after number `after`. */
   since(after, [records, tombstones]) {
     const [account] = this.#rows("account", "SELECT balance, entries FROM account");
     const page = "SELECT n, attempt, status, at_ms AS atMs FROM lab_attempts WHERE n > ?1 ORDER BY n LIMIT ?2";
@@ -54,7 +53,7 @@ class Log {
     return { balance: 0, entries: 0, ...account, records, tombstones, full: this.#isFull(), last, attempts };
   }
 
-  /** A limit that is no number is none that allows a row. */
+  /** Also true if the limit is not a number. */
   #isFull() {
     return !(this.#lastRow() < this.#rowsMax);
   }
@@ -64,7 +63,7 @@ class Log {
     return this.#last;
   }
 
-  /** No rows where there is no such table yet: looking leaves none behind. */
+  /** No rows if the table does not exist. Reading does not create it. */
   #rows(table, statement, ...values) {
     return this.#has(table) ? this.#sql.exec(statement, ...values).toArray() : [];
   }
@@ -74,15 +73,15 @@ class Log {
   }
 }
 
-/** Which attempt of the lab a request is; undefined for all that change no account, or don't say. */
+/** The name of the lab's attempt that a request is; undefined if it has none, or does not change an account. */
 function attemptOf([method, pathname, , lines]) {
   const attempt = valueIn(lines, HEADER);
   if (attempt === undefined || !ATTEMPT.test(attempt) || method === "GET" || method === "HEAD") return undefined;
-  // Acknowledgements are no attempts, though their status may be the same.
+  // Acknowledgements are not attempts, though they may have the same status.
   return pathname.startsWith("/semel/") ? undefined : attempt;
 }
 
-/** The class of an account's object, with a log. It has `run(attempt)`, `storage()` and `count()`. */
+/** Adds a log to the class of an account's object, which must have `run(attempt)`, `storage()` and `count()`. */
 export const withLog = (Account, statusOf) =>
   class extends Account {
     #log;
@@ -94,7 +93,7 @@ export const withLog = (Account, statusOf) =>
       return answer;
     }
 
-    /** For the Worker alone: no request reaches it. */
+    /** Called by the Worker only: no request reaches it directly. */
     lab(after) {
       const count = this.count();
       if (count === undefined) throw new Error("the account's storage can't be read");
@@ -110,10 +109,10 @@ export const withLog = (Account, statusOf) =>
 const NO_STORE = { headers: { "cache-control": "no-store" } };
 const nothing = (status) => new Response(null, { ...NO_STORE, status });
 
-/** Whether a path is the lab's. */
+/** Whether a path belongs to the lab. */
 export const isForLab = (pathname) => pathname.startsWith("/lab/");
 
-/** Answers what the lab asks. */
+/** Answers the lab's requests. */
 export async function serveLab(request, env) {
   const url = new URL(request.url);
   const asked = `${request.method} ${url.pathname}`;
@@ -130,7 +129,7 @@ async function kill(request, url, env) {
   return asked(env, request, ask);
 }
 
-/** Resolves to the response of what is asked, or says that it did not come. */
+/** Resolves to the response that `ask` gives, or to `unavailable` if it fails or takes too long. */
 async function asked(env, { method, headers }, ask) {
   const answer = await answerOf(env, [method, linesOf(headers)], ask, WAIT_MS);
   return Array.isArray(answer) ? left(answer) : answer;

@@ -1,7 +1,7 @@
-// From what a handler gives to what the module takes: `[status, header lines, text or bytes or undefined]`.
+// Converts a handler's answer to what the module takes: `[status, header lines, text or bytes or undefined]`.
 //
-// Invariant: what can't be sent as it is meant is an error that says so, and never something else in its place. Which statuses
-// make an outcome, and how large it may be, is the engine's to say.
+// Invariant: an answer that can't be sent as it is meant throws an error that says why; it is never changed. The engine decides which statuses make an outcome
+// and how large it may be.
 
 import { jsonOf } from "./json.js";
 
@@ -32,7 +32,7 @@ function linesOf(headers) {
   return lines;
 }
 
-/** The type that a body has where no header says it, and the body. */
+/** `[default content type, body]`. */
 function contentOf(body) {
   if (body === undefined || body === null) return [undefined, undefined];
   if (typeof body === "string") return ["text/plain; charset=utf-8", body];

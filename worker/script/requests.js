@@ -1,12 +1,12 @@
-// What a handler is given: the request, whole, and what it may work on.
+// What a handler is given: the complete request, and the context to work with.
 //
-// Invariant: all of it is there at once, and what costs something is made where it is asked for.
+// Invariant: nothing has to be awaited. Parts that cost something are made when they are first used.
 
 import { answerOf } from "./answers.js";
 
 const DECODER = new TextDecoder();
 
-/** A request as far as its key is told by it. */
+/** The part of a request that its key is derived from. */
 export class Head {
   #url;
   #segments;
@@ -17,13 +17,13 @@ export class Head {
     this.#url = url;
   }
 
-  /** As it was sent, without its query. */
+  /** The path as it was sent, without the query. */
   get path() {
     const end = this.#url.indexOf("?");
     return end < 0 ? this.#url : this.#url.slice(0, end);
   }
 
-  /** Decoded. The module lets no path through in which one would be empty, or hold a slash. */
+  /** Percent-decoded. The module refuses paths in which a segment would be empty or contain a slash. */
   get segments() {
     return (this.#segments ??= this.path === "/" ? [] : this.path.slice(1).split("/").map(decodeURIComponent));
   }
@@ -65,18 +65,18 @@ function headersOf(lines) {
   return headers;
 }
 
-/** What a handler works on, until it has answered. */
+/** What a handler works with. Valid until the handler has returned. */
 export class Context {
   #storage;
   #store;
-  /** What was thrown last for that the layer refused to have something sent. */
+  /** The last error that was thrown because the engine refused an effect. */
   refused;
-  /** What came of a call into the module that did not come back. */
+  /** `{ error }` of a call into the module that trapped. */
   trap;
 
   /**
-   * `store` has `[key or undefined, URL, method, header lines, body]` sent, if it is committed: in the transaction of whoever calls it, so that
-   * one that the handler undoes by itself takes it along. It gives `[why not, whether the layer refused]`, or undefined.
+   * `store([key or undefined, URL, method, header lines, body])` stores an effect in the current transaction: if the handler rolls back a transaction of
+   * its own, the effect goes with it. It returns undefined, or `[reason, whether the engine refused]`.
    */
   constructor(storage, store, now, key, principal) {
     this.#storage = storage;
@@ -93,16 +93,16 @@ export class Context {
     return this.#storage.sql;
   }
 
-  /** Has a request sent to another key, exactly once, if what the handler does is committed. */
+  /** Sends a request to another key, exactly once, if the handler's work is committed. */
   emit(key, request) {
     if (typeof key !== "string") throw new TypeError(`ctx.emit got a ${typeof key} for a key: it is a text`);
     if (typeof request?.path !== "string") throw new TypeError("ctx.emit takes a request with a path: { path, method?, headers?, body? }");
     this.#send("emit", key, request.path, request);
   }
 
-  /** Has a request sent to an address outside, at least once and always with the same Idempotency-Key, if what the handler does is committed. */
+  /** Sends a request to an address outside, at least once and always with the same Idempotency-Key, if the handler's work is committed. */
   call(url, request = {}) {
-    // What the runtime could not send is no effect.
+    // `new URL` throws if the runtime could not send to it.
     this.#send("call", undefined, String(new URL(url)), request);
   }
 
@@ -118,7 +118,7 @@ export class Context {
     throw error;
   }
 
-  /** What does not come back is no error of the handler's, whoever catches it. */
+  /** A trap of the module is remembered even if the handler catches it: it is not the handler's error. */
   #stored(sent) {
     try {
       return this.#store(sent);

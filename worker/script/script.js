@@ -1,38 +1,40 @@
-// What the module calls of a handler in JavaScript, and how it finds it.
+// Connects the module with a handler in JavaScript: the functions that the module calls.
 //
 // Invariants:
-// - Nothing that an application throws leaves these functions: to the module it would be a trap of its own. What went wrong is
-//   told as text, for the log. A trap of the module's own leaves them, whatever the application has made of it.
-// - A handler answers at once. What it did after an `await` would be another commit than the record of its request.
-// - What a handler has written by is read to its end before its transaction goes on: SQLite would neither commit nor undo one.
-// - Nothing that a handler only promised is begun here, and what it goes on to do has no statement: it would be done by each retry once more.
+// - Errors of the application never leave these functions, because the module would take one for a trap of its own. They are returned as text, for the log.
+//   A trap of the module itself does leave them, even if the application has caught it.
+// - A handler answers synchronously. Whatever it did after an `await` would be in another commit than the record of its request.
+// - Cursors of statements that wrote are read to their end before the transaction goes on: SQLite could neither commit nor undo it otherwise.
+// - If a handler returns a promise or another thenable, that is not awaited, and a handler that goes on afterwards can't write: each retry would do it again.
 
 import { answerOf } from "./answers.js";
 import { Context, Head, Request } from "./requests.js";
 import { exec } from "./storage.js";
 
-/** What the engines of objects were made over, by the storage of their objects. */
+/** For the storage of each object, what its engine was given instead: see `bind`. */
 const engines = new WeakMap();
-/** Of the handler that is being asked: cursors of what has written, perhaps half read. */
+/** The cursors of the current handler's statements that wrote and may not be read to their end. */
 const cursors = [];
-/** Whose handler is being asked. It stays where the runtime has cut that off, and its object is gone: so nobody else takes it for their own. */
+/**
+ * The object whose handler is running. If the runtime cuts a handler off, it keeps its value; that object is gone then, and no other compares equal.
+ */
 let asked;
 let keyRule;
 
-/** What is told of who gives a promise. */
+/** The error if a handler returns a promise. */
 export const NO_PROMISE =
   "it has to answer at once, without async and await: what it did after an await would be another commit than the record of its request, and could happen twice or not at all. " +
   "ctx.sql answers at once; what has to be awaited belongs into the Worker's fetch, before the request or after its answer";
-/** What is told of whoever goes on after that. */
+/** The error if such a handler then uses the storage. */
 const LEFT = "storage is the handler's alone, since it gave a promise: what that writes would be another commit";
 
-/** What the engine of an object is made over: its storage, by a way of its own. */
+/** Returns what an object's engine gets for its storage: access that is not guarded. The object's own `ctx.storage` is guarded from then on. */
 export function bind(storage, object) {
   if (!engines.has(storage)) engines.set(storage, watch(storage, object));
   return engines.get(storage);
 }
 
-/** Has what a handler writes by remembered, whichever way it comes to it, and read to its end where a transaction of its own ends. */
+/** Guards `storage`, whichever way a handler gets to it: remembers its cursors, reads them to their end, and refuses what would be another commit. */
 function watch(storage, object) {
   const { sql, kv, transactionSync } = storage;
   const plain = { exec: sql.exec.bind(sql), get databaseSize() { return sql.databaseSize; } };
@@ -42,19 +44,19 @@ function watch(storage, object) {
   };
   guard(kv, ["put", "delete"], left);
   guard(storage, ["put", "delete", "transaction", "deleteAll"], left);
-  // The alarm is also set by what Semel itself does, where nobody is asked.
+  // Only while a handler runs: Semel itself sets the alarm at other times.
   guard(storage, ["transaction", "deleteAll", "setAlarm", "deleteAlarm"], (name) => {
     if (asked === own) throw new Error(`storage.${name} is not for handle: what it does is another commit, or Semel's own; transactionSync is in this one`);
   });
-  // What the runtime refuses of it, its promise would tell, which nobody waits for.
+  // `storage.put` reports refusals by a promise that no handler can await. `kv.put` throws them.
   guard(storage, ["put"], (_, key, value) => {
     if (asked === own) Object.entries(typeof key === "string" ? { [key]: value } : key).forEach((each) => kv.put(...each));
   });
   sql.exec = (statement, ...values) => {
     left();
     const cursor = exec(plain, statement, values);
-    // A statement has written all by the time that its first row is there.
-    // One without columns has no row to be left unread, and there may be very many of these.
+    // When its first row is there, a statement has written everything, so `rowsWritten` is final.
+    // Statements without columns have no rows to read, and there may be very many of them.
     if (asked === own && cursor.rowsWritten > 0 && cursor.columnNames.length > 0) cursors.push(cursor);
     return cursor;
   };
@@ -62,7 +64,7 @@ function watch(storage, object) {
   return own;
 }
 
-/** Has methods throw where `check` does. */
+/** Makes methods call `check` first, and throw if it does. */
 function guard(its, names, check) {
   for (const name of names) {
     const method = its[name];
@@ -73,7 +75,7 @@ function guard(its, names, check) {
   }
 }
 
-/** What `work` gives or throws, once all that it has written by is read to its end. */
+/** Runs `work`, and then reads its cursors to their end. Returns or throws what `work` does. */
 function whole(work) {
   const from = cursors.length;
   let result;
@@ -88,13 +90,13 @@ function whole(work) {
   return result;
 }
 
-/** Reads each of them, whatever comes of those before it; gives what went wrong. */
+/** Reads all cursors from an index on to their end, even if one fails. Returns the last error. */
 function readFrom(from) {
   let wrong;
   while (cursors.length > from) {
     const cursor = cursors.pop();
     try {
-      // Whoever reads on fails: no more rows would look as if there had been none.
+      // The handler must not go on reading: the end of the rows would look like no rows. Without a prototype, each use of the cursor throws.
       const { next } = cursor;
       while (!next.call(cursor).done) Object.setPrototypeOf(cursor, null);
     } catch (error) {
@@ -104,7 +106,7 @@ function readFrom(from) {
   return wrong;
 }
 
-/** The rule of all keys: of a `Head`, the key, or null where nothing handles it. */
+/** Sets the key rule: a function of a `Head` that returns the key, or null if nothing handles the request. */
 export function setKeyRule(rule) {
   keyRule = rule;
 }
@@ -149,7 +151,7 @@ function answered(context, own, request) {
   try {
     return whole(() => answerTo(context, own, request));
   } catch (error) {
-    // The module knows what it has refused, and the client is told that.
+    // If the engine refused an effect, it knows the reason, and tells the client.
     return error !== undefined && error === context.refused ? undefined : wordsOf(error);
   } finally {
     asked = undefined;
@@ -163,22 +165,22 @@ function answerTo(context, own, request) {
   return answerOf(atOnce(own, "handle", answer));
 }
 
-/** What was given, unless it is only promised. */
+/** Returns `given`. Throws if it is a promise. */
 function atOnce(own, who, given) {
   if (!isPromise(given)) return given;
   own.hasPromised = true;
-  // It is nobody's any more: what it rejects with is no news. To ask anything else than a promise for its end would have it begin: a query, say.
+  // Nobody awaits it, so a rejection would be reported as unhandled. Only for real promises: calling `then` of another thenable, such as a query, starts it.
   if (given instanceof Promise) given.catch(() => {});
   throw new TypeError(`${who} gave a promise: ${NO_PROMISE}`);
 }
 
 const isPromise = (value) => typeof value === "object" && typeof value?.then === "function";
 
-/** What is thrown may be anything, and may throw where it is looked at. */
+/** The text of whatever was thrown, which may be anything, and may itself throw when it is read. */
 function wordsOf(error) {
   try {
     const words = String(error?.stack ?? error);
-    // First, for a stack is long, and a line of the log is cut.
+    // The cause first: a stack is long, and a line of the log is cut off.
     return error?.cause === undefined ? words : `${error.cause}, so ${words}`;
   } catch {
     return "what was thrown can't be told as text";

@@ -1,4 +1,4 @@
-// The Worker that stands in front of an HTTP API, or of another Worker: `SEMEL_UPSTREAM` is the address, or `UPSTREAM` a service.
+// The Worker in front of an HTTP API (its address is `SEMEL_UPSTREAM`) or of another Worker (the service bound as `UPSTREAM`).
 
 import { SemelObject as Hosted } from "./host.js";
 import { senderOf } from "./origin.js";
@@ -9,13 +9,13 @@ import { readBy, serve } from "./router.js";
 export { SemelRegistry } from "./registry.js";
 
 const senders = perInstance(senderOf);
-// A read has no turn, so the Worker sends it.
+// Reads need no turn at a key, so the Worker itself sends them.
 readBy((head, env) => senders(env)([], undefined, head));
 
 export class SemelObject extends Hosted {
   #remote = new Remote(this, senderOf(this.env), () => this.ctx.storage.sync());
 
-  /** Nothing of an application's runs here that could end the process; and who runs alone would keep all others waiting. */
+  /** Never: no application code runs here that could crash the process, and a suspect that runs alone would keep all others waiting. */
   isSuspect() {
     return false;
   }
@@ -26,7 +26,7 @@ export class SemelObject extends Hosted {
 
   run(attempt) {
     const answer = this.#remote.answer(attempt);
-    // A caller that leaves takes nothing with it: what was sent is settled.
+    // If the client leaves, the request must go on: its outcome has to be recorded.
     this.ctx.waitUntil(answer.catch(() => {}));
     return answer;
   }

@@ -1,13 +1,13 @@
-// Sends to the other side, as a careful proxy does.
+// Sends requests to the upstream, as a careful proxy does.
 //
 // Invariants:
-// - Nothing goes anywhere but to the configured origin, or the bound service. Redirects are not followed.
-// - What belongs to one connection, to the page, or to this layer stays here, credentials too: the other side's own are a setting.
-// - A change leaves once for each call: the runtime repeats none.
-// - An answer is whole, within its limit and in time, or it is no answer.
-// - From its start on a call takes no longer than the settings say, with all that comes before it is sent: what is left of its time then is what it has.
-// - That surely nothing was sent is said only where a connection was to be made first, and could not be, where a service lacks the method
-//   that is to be called, or where there was no request yet: of one that fails the runtime says the same whether or not it has left.
+// - Requests go only to the configured origin or the bound service. Redirects are not followed.
+// - Headers that belong to one connection, to the page or to Semel are not passed on. Nor are the client's credentials: those of the upstream are a setting.
+// - A change leaves once for each call: the runtime must not repeat it.
+// - An answer counts only if it is complete, within its limit and in time.
+// - A call takes no longer than its time limit, counted from its recorded start and with all steps before it is sent.
+// - "Nothing was sent" is reported only in three cases: the first connection (`SEMEL_UPSTREAM_CONNECT_FIRST`) could not be made, the service lacks the method,
+//   or the request could not be made. For a `fetch` that fails, the runtime does not tell whether the request has left.
 
 import { connect } from "cloudflare:sockets";
 import { RpcStub } from "cloudflare:workers";
@@ -16,40 +16,46 @@ import { pairsOf, valueIn } from "./lines.js";
 import { rootOf, timeoutSeconds } from "./settings.js";
 
 const TIMEOUT_SECONDS_MAX = 600;
-/** What the engine can record. */
+/** The largest body that the engine can record. */
 const BODY_BYTES_MAX = 1 << 20;
 
 /**
- * Of one connection, or of the client's own; or what has another method, path or host asked for than was granted, or, as `Proxy` by way of CGI, has the other
- * side ask others through the client. What begins with one of the others as well.
+ * Headers that are not passed on, and below them prefixes of such headers. They belong to one connection or to the client; or they make the upstream use
+ * another method, path or host than the one that was authorised; or, like `Proxy` under CGI, they make it send its own requests through the client.
  */
 const KEPT_HERE = new Set(
   "accept-encoding authorization client-ip connection content-length cookie expect forwarded host idempotency-key keep-alive origin prefer proxy referer te trailer transfer-encoding true-client-ip upgrade via x-client-ip x-cluster-client-ip x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-forwarded-for x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url".split(" "),
 );
 const KEPT_HERE_FROM = /^(access-control|cf|proxy|sec|semel|x-forwarded|x-real)-/;
-/** To many servers a name with `_`, and to some with any other sign, is the same as with `-`, so it stays here where that would. */
+/** A header's name as the upstream may read it: many servers take `_`, and some any other sign, for `-`. */
 const asRead = (name) => name.replace(/[^a-z\d]/g, "-");
-/** Of the change alone: under its conditions the other side would tell a probe something else than what it has. */
+/** Headers that a probe leaves out: with the change's conditions, the upstream's answer would not tell what it has. */
 const NOT_PROBED = /^(content-|if-|range$)/;
-/** What the runtime decodes: written so, and in no other way. Brotli unless its day of compatibility is an old one. */
+/** The encodings that the runtime decodes, exactly as written here. Brotli unless the compatibility date is an old one. */
 const DECODED = /^(gzip|br)$/;
 const DECODES_BR = globalThis.Cloudflare?.compatibilityFlags?.brotli_content_encoding !== false;
-/** An absence that a cache tells proves nothing, and what is read under one principal is not another's. Of an old day of compatibility the runtime takes no such option. */
+/**
+ * No caching: a cached 404 proves nothing, and what one principal has read is not for another. Under an old compatibility date the runtime does not know
+ * the option.
+ */
 const UNCACHED = globalThis.Cloudflare?.compatibilityFlags?.cache_option_enabled === false ? {} : { cache: "no-store" };
-/** The types of what is text in UTF-8, or may be. */
+/** Content types of bodies that are, or may be, text in UTF-8. */
 const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
-/** What no header that is recorded may have. */
+/** Characters that no recorded header may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
-/** What the engine takes out of an answer before it counts what is to be recorded. */
+/** Headers that the engine removes from an answer before it counts the rest. */
 const TAKEN_OUT = /^(content-length|date|server-timing|set-cookie|(access-control|semel)-.*)$/;
-/** So many headers an outcome may have, with so many bytes of names and values in all. */
+/** How many headers an outcome may have, and how many bytes their names and values may have in all. */
 const HEADERS_MAX = 256;
 const HEADER_BYTES_MAX = 8 << 10;
 
-/** So long a connection may take. */
+/** The time limit of a connection. */
 const CONNECT_MS_MAX = 5_000;
 
-/** What sends: to `SEMEL_UPSTREAM`, or to the service that is bound as UPSTREAM. It resolves to what came of a call, whose time has begun at `sinceMs`, and never rejects. */
+/**
+ * Returns the function that sends calls to `SEMEL_UPSTREAM`, or to the service bound as UPSTREAM. It never rejects. It resolves to
+ * `[status, header lines, body]`, or to `[whether surely nothing was sent, reason]`. `sinceMs`: when the call's time has begun.
+ */
 export function senderOf(env) {
   const seconds = timeoutSeconds(env);
   if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
@@ -71,12 +77,12 @@ export function senderOf(env) {
   };
 }
 
-/** What the settings say. What it gives sends, and waits for as long as there is left. */
+/** Checks the settings, and returns a function that sends `asked` and waits for the answer as long as `leftMs()` says. */
 function sendOf(env) {
   try {
     new Headers({ authorization: env.SEMEL_UPSTREAM_AUTHORIZATION ?? "" });
   } catch {
-    // What is thrown may have some of it in it.
+    // The runtime's error may contain part of the secret.
     throw new Error("SEMEL_UPSTREAM_AUTHORIZATION can't be the value of a header");
   }
   const { UPSTREAM: service, SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
@@ -99,23 +105,23 @@ function sendOf(env) {
 }
 
 /**
- * A body with which the runtime sends a request once. Where a connection that was used before breaks, it sends one that has no body again by another, if HTTP
- * calls its method idempotent; of a stream it does not know that it is empty, and says so by chunks, of which there is none.
+ * A body with which the runtime sends the request only once. If a reused connection breaks, the runtime repeats a request without a body whose method HTTP
+ * calls idempotent. It never repeats a stream, because it can't know that this one is empty. The stream leaves as an empty body in chunks.
  */
 function onceOnly({ method, body }) {
   if (!/^(PUT|DELETE)$/.test(method) || body?.byteLength) return body;
   const { readable, writable } = new IdentityTransformStream();
-  // It is closed once it is read: where nothing can be sent, it never is.
+  // `close` resolves once the stream is read. That never happens if nothing can be sent, so it is not awaited.
   writable.close().catch(() => {});
   return readable;
 }
 
-/** Nothing was sent: what comes before it has failed. */
+/** Surely nothing was sent: a step before that has failed. */
 class Unconnected extends Error {}
 
 /**
- * What a call has left of its time, each time that it is asked for. Where that is over, it is not sent: whoever finds its start may take it for ended. A clock
- * that is put back gives it no more than it had, for all of its key wait for its end.
+ * Returns a function that tells how many ms a call has left. It throws once the time is over: the call must not be sent then, because whoever finds its
+ * recorded start may take it for ended. A clock that is put back never gives more than the whole time: the other requests of the key wait for this call.
  */
 const leftOf = (sinceMs, mostMs) => () => {
   const ms = Math.min(sinceMs + mostMs - Date.now(), mostMs);
@@ -127,9 +133,9 @@ async function connected({ hostname, port, protocol }, leftMs) {
   const mostMs = Math.min(CONNECT_MS_MAX, leftMs());
   let socket;
   try {
-    // What is no address, or one connection too many, is told at once.
+    // Throws at once if the address is invalid, or if there are too many connections.
     socket = connect({ hostname, port: Number(port) || (protocol === "http:" ? 80 : 443) });
-    // It is told by `opened`; nobody else is to hear it again.
+    // A failure is reported by `opened`; `closed` would report it a second time, as an unhandled rejection.
     socket.closed.catch(() => {});
     await within(mostMs, socket.opened);
   } catch (error) {
@@ -139,7 +145,7 @@ async function connected({ hostname, port, protocol }, leftMs) {
   }
 }
 
-/** `id` is the engine's: a client may have sent none, or the same in another form. `left`: which headers are left out as well. */
+/** `id` is the one that the engine has: a client may have sent none, or the same in another form. `left`: a pattern of headers to leave out as well. */
 function headOf(lines, env, id, left) {
   const headers = new Headers();
   const named = (valueIn(lines, "connection") ?? "").split(",").map((one) => one.trim().toLowerCase());
@@ -149,7 +155,7 @@ function headOf(lines, env, id, left) {
     if (KEPT_HERE.has(read) || named.includes(name) || KEPT_HERE_FROM.test(read) || left?.test(read)) continue;
     headers.append(name, value);
   }
-  // What is encoded would be recorded so, for clients that may not know the encoding.
+  // An encoded answer would be recorded as it is, and replayed to clients that may not know the encoding.
   headers.set("accept-encoding", "identity");
   if (id !== undefined) headers.set("idempotency-key", id);
   if (key !== undefined) headers.set("semel-key", key);
@@ -173,8 +179,8 @@ async function fetched(fetch, root, { method, path, headers, body }, leftMs) {
 }
 
 /**
- * What came of a call that was answered. A header that can't be recorded is left out: the answer is known for all that. `isDecoded`: whether
- * the runtime has decoded these bytes, which have that encoding.
+ * The result of a call that was answered. Headers that can't be recorded are left out, which is better than to treat the answer as unknown.
+ * `isDecoded(bytes, encoding)`: whether the runtime has decoded these bytes.
  */
 async function heardOf(response, isDecoded) {
   const bytes = await bytesOf(response);
@@ -184,7 +190,7 @@ async function heardOf(response, isDecoded) {
   return [response.status, fitting(lines).join(""), bytes];
 }
 
-/** Lines of headers that can be recorded together: of too many, or too long ones, the longest are left out. */
+/** The header lines that can be recorded. If they are too many, or too long together, the longest are left out. */
 function fitting(lines) {
   const shortest = [...lines].sort((one, other) => one.length - other.length).slice(0, HEADERS_MAX);
   let bytes = 0;
@@ -193,7 +199,7 @@ function fitting(lines) {
 }
 
 async function bytesOf({ headers, body }) {
-  // Where nothing has an encoding, the runtime fails to decode it.
+  // The runtime fails to decode an empty body that has an encoding.
   const isNone = headers.has("content-encoding") && headers.get("content-length") === "0";
   const chunks = [];
   let bytes = 0;
@@ -205,7 +211,7 @@ async function bytesOf({ headers, body }) {
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
-/** Which methods the isolate has found at its service: one look-up costs as much as a call. */
+/** The methods that this isolate has found at its service. A look-up costs as much as a call. */
 const found = new Set();
 
 /** Calls a method of the service: `{ id, key, principal, method, path, headers, body }` for `{ status, headers?, body? }`, or a `Response`. */
@@ -217,18 +223,18 @@ async function called(service, name, { id, key, principal, method, path, headers
   try {
     return await within(mostMs, service[name](asked).then((answer) => responded(answer, ending.signal)));
   } catch (error) {
-    // Nobody reads on what comes too late, and its service hears of that.
+    // Nobody will read a late answer: tell the service, by ending its stream.
     ending.abort();
-    // Another version of the service may lack it: the next one looks first.
+    // A new version of the service may lack the method: the next call looks first.
     found.delete(name);
     throw error;
   }
 }
 
-/** Asks the service for a method, and calls nothing. */
+/** Checks that the service has a method, without calling it. */
 async function find(service, name, mostMs) {
   try {
-    // What is the binding's own, `fetch` say, is no method of the service.
+    // Methods of the binding itself, such as `fetch`, are no methods of the service.
     const method = await within(mostMs, Promise.resolve(service[name]));
     if (!(method instanceof RpcStub)) throw new TypeError("the service has no such method");
     method[Symbol.dispose]();
@@ -238,15 +244,15 @@ async function find(service, name, mostMs) {
   found.add(name);
 }
 
-/** What is no answer is an error, and leaves the request in doubt: nothing is made of it that was not said. A body is read until `signal`. */
+/** Makes the result of what the service returned. An invalid answer throws, which leaves the request in doubt. `signal` ends the reading of a stream. */
 function responded(answer, signal) {
   const { status, headers, body } = answer ?? {};
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
   const content = body instanceof ReadableStream ? body.pipeThrough(new TransformStream(), { signal }) : body;
   const response = new Response(content, { status, headers: headers ?? {} });
-  // A response that the service has fetched is decoded when it is read. One that it has encoded by itself is not: it begins as gzip does, or is text
-  // that nobody could read.
+  // The runtime decodes a Response that the service has fetched, but not one that the service has encoded itself. Bytes that begin like gzip, or that should
+  // be text and are not UTF-8, were not decoded.
   const isEncoded = ([first, second]) => first === 0x1f && second === 0x8b;
   const isNoText = (bytes) => TEXT.test(response.headers.get("content-type") ?? "") && !isUtf8(bytes);
   return heardOf(response, (bytes) => answer instanceof Response && !isEncoded(bytes) && !isNoText(bytes));

@@ -1,47 +1,47 @@
-// The requests of one key that are executed elsewhere: one at a time, each from its recorded start to its recorded outcome.
+// Runs the requests of one key that are executed elsewhere: one at a time, each from its recorded start to its recorded outcome.
 //
 // Invariants:
-// - Nothing is sent before the start is durable, and nothing but what the engine says.
-// - Who waits for a turn waits no longer than its client does, and is answered what there is then.
-// - What is sent ends: by an answer, a failure, or its time.
+// - A call is sent only when its start is durable, and only if the engine says so.
+// - A request waits for its turn no longer than its client waits, and is then answered with the current state.
+// - Each call ends: by an answer, by a failure, or because its time is over.
 
 import { within } from "./chores.js";
 import { glue } from "./module.js";
 
-/** So many wait for a turn, with so many bytes of bodies: an isolate has 128 MB for all its keys. The others are answered at once. */
+/** How many requests may wait for a turn, and with how many bytes of bodies. An isolate has 128 MB for all its keys. Others are answered at once. */
 const WAITING_MAX = 256;
 const WAITING_BYTES_MAX = 16 << 20;
-/** What there is is told before the router gives up: by a quarter of the time, or by so much. */
+/** A waiting request is answered before the router gives up: a quarter of the time earlier, but at most this much. */
 const BEFORE_MS_MAX = 2_000;
 const CONTROL = "/semel/";
-/** An administrator settles nothing that is under way, and waits for its end less long than who asks does. */
+/** How long a control request waits for the call under way: nothing that is under way can be settled by hand. Shorter than its caller waits. */
 const CONTROL_WAIT_MS = 5_000;
-/** That it is not settled yet; and that it is not done while a request is under way. */
+/** Answers that mean: it is not settled yet, and: this can't be done while a request is under way. */
 const OPEN = /^semel-status:(in-flight|locked)$/m;
 const LOCKED = /^semel-status:locked$/m;
 
 export class Remote {
-  /** The id of the change that is under way, once the engine has said that it is to be sent. */
+  /** The id of the change under way, from when the engine has said that it must be sent. */
   underWay;
   #object;
   #send;
   #sync;
-  /** Settles when the request that is under way is through; undefined where there is none. */
+  /** Settles when the request under way is done; undefined: there is none. */
   #turn;
   #waiting = 0;
   #waitingBytes = 0;
 
-  /** `object` answers, `send` resolves to what came of a call, `sync` when all that is committed is durable. */
+  /** `object` answers; `send` resolves to the result of a call; `sync` resolves when everything committed is durable. */
   constructor(object, send, sync) {
     this.#object = object;
     this.#send = send;
     this.#sync = sync;
   }
 
-  /** Resolves to the engine's answer. `attempt()`: its arguments, as of now. */
+  /** Resolves to the engine's answer. `attempt()` gives the engine's arguments as of now. */
   async answer(attempt) {
     const [method, pathname] = attempt();
-    // The Worker reads; here is what came along.
+    // The Worker has sent the read itself; this is only for the acknowledgements that came with it.
     if (method === "GET" || method === "HEAD") return this.#object.answered(attempt());
     if (pathname.startsWith(CONTROL)) return this.#control(attempt);
     if (this.#turn) {
@@ -49,7 +49,7 @@ export class Remote {
       const bytes = attempt()[4]?.byteLength ?? 0;
       if (!OPEN.test(answer[1]) || this.#waiting >= WAITING_MAX || this.#waitingBytes + bytes > WAITING_BYTES_MAX) return answer;
       const untilMs = untilOf(attempt, Infinity);
-      // Many wait for the same, and one of them is first.
+      // Many wait for the same turn. One of them takes it, and the others wait on.
       this.#waitingBytes += bytes;
       try {
         while (this.#turn) {
@@ -71,7 +71,7 @@ export class Remote {
     }
   }
 
-  /** What is asked of the layer has no turn; the engine says whether it has to wait for what is under way. */
+  /** Control requests need no turn. The engine says if one must wait for the call under way. */
   async #control(attempt) {
     const untilMs = untilOf(attempt, CONTROL_WAIT_MS);
     for (let isLate = false; ; ) {
@@ -81,7 +81,7 @@ export class Remote {
     }
   }
 
-  /** Waits until the request that is under way is through, or until an instant; whether it is through. Where no timer can be had, it is not waited for. */
+  /** Waits for the request under way, until an instant at most. Resolves to whether it is done; to false at once if no timer can be had. */
   async #through(untilMs) {
     this.#waiting += 1;
     const isThrough = await within(untilMs - Date.now(), this.#turn).then(
@@ -96,7 +96,7 @@ export class Remote {
     let answer = this.#object.answered(attempt());
     for (let call = this.#object.taken(); call !== undefined; call = this.#object.taken()) {
       this.underWay = call[3];
-      // The time of a call has begun with its start, for who finds that counts from there.
+      // A call's time counts from its recorded start: whoever finds that start later counts from there too.
       const sinceMs = Date.now();
       let ended;
       try {
@@ -111,7 +111,7 @@ export class Remote {
   }
 }
 
-/** Until when it is waited for a turn: the router gives up when the client does, and what there is has to be told before. */
+/** Until when a request waits for its turn. The router gives up when the client does, and the answer must be there before that. */
 function untilOf(attempt, mostMs) {
   const [, , , lines] = attempt();
   const now = Date.now();

@@ -1,19 +1,22 @@
-// What the module asks of the settings, and what it has in common with who sends.
+// The settings that both the module and origin.js read.
 
 import { env } from "cloudflare:workers";
 
 const TIMEOUT_SECONDS = 25;
 
-/** wrangler hands JSON over as what it is. */
+/** The routes as JSON text. wrangler hands JSON over as an object. */
 export function routesText() {
   const { SEMEL_UPSTREAM_ROUTES: routes } = env;
   return typeof routes === "string" ? routes : JSON.stringify(routes);
 }
 
-/** The address below which all is sent. */
+/** The address below which all requests are sent. */
 export const rootOf = ({ origin, pathname }) => origin + pathname.replace(/\/$/, "");
 
-/** What stands for where all is sent: another number wherever nobody may know of what was sent. Of bound services nothing tells one from another; what is wrong with an address, who sends says. */
+/**
+ * A number that stands for the upstream: it changes if requests would go to another one, which knows nothing of those sent before. Bound services can't be
+ * told apart. An invalid address is reported by origin.js.
+ */
 export function sideNumber() {
   const { SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_METHOD: name } = env;
   let hash = 0;
@@ -21,7 +24,7 @@ export function sideNumber() {
   return hash;
 }
 
-/** So long a call may be under way. Who sends says whether it makes sense: where it doesn't, nobody is served. */
+/** The time limit of a call. origin.js checks that it is valid; if it is not, no request is served. */
 export function timeoutSeconds(from = env) {
   return Number(String(from.SEMEL_UPSTREAM_TIMEOUT_SECONDS ?? TIMEOUT_SECONDS));
 }
