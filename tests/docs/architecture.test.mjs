@@ -1,7 +1,8 @@
-// `ARCHITECTURE.md` says of each file of the core but those of its smaller rooms, of the SDK's host and of the worker's what it is for, and of none that isn't there. It and
-// `CONTRIBUTING.md` have each folder of tests. The rooms of the server are in an order in which none knows a later one.
+// `ARCHITECTURE.md` names each folder of tests, and each file of the core (but in its smallest rooms), of the SDK's host and of the Worker's edge; and no file of theirs that
+// isn't there. The rooms of the server stand in an order in which none uses a later one.
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -77,20 +78,21 @@ test("each room of the server knows those before it in the table, and none after
   assert.ok(found > 200, "what files name of other rooms is found");
 });
 
-test("each file of the SDK's host, and of the worker's, is named", async () => {
-  const host = section("## The way of a request through the client").split("\n").filter((line) => line.startsWith("| `")).join("\n");
-  const worker = text.split("\n").find((line) => line.startsWith("| `worker/` |"));
-  for (const [folder, part] of [["sdk/js", host], ["worker", worker]]) {
+test("each file of the SDK's host, and of the worker's, is named, and no other", async () => {
+  for (const [folder, title] of [["sdk/js", "## The way of a request through the client"], ["worker", "### The Worker, by file"]]) {
+    const rows = section(title).split("\n").filter((line) => line.startsWith("| `"));
     const files = (await partsOf(folder)).filter((name) => name.endsWith(".js") && name !== "index.js");
-    const named = namesIn(part);
-    assert.deepEqual(files.filter((name) => !named.includes(name)), [], folder);
+    assert.deepEqual(rows.flatMap((row) => namesIn(row.split("|")[1])).filter((name) => name.endsWith(".js")).sort(), files.sort(), folder);
   }
 });
 
-for (const document of ["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
-  test(`each folder of tests is named in ${document}`, async () => {
-    const content = await readFile(join(ROOT, document), "utf8");
-    const folders = (await partsOf("tests")).filter((name) => name.endsWith("/"));
-    assert.deepEqual(folders.filter((name) => !content.includes(`\`tests/${name}\``)), []);
-  });
-}
+test("each folder of tests is named", async () => {
+  const folders = (await partsOf("tests")).filter((name) => name.endsWith("/"));
+  assert.deepEqual(folders.filter((name) => !section("### The tests").includes(`\`tests/${name}\``)), []);
+});
+
+test("each path that is named is there", () => {
+  const paths = [...text.matchAll(/`((?:core|sdk|worker|www|tests|scripts|docs|examples)\/[\w./-]*)`/g)].map(([, path]) => path);
+  assert.deepEqual(paths.filter((path) => !existsSync(join(ROOT, path))), []);
+  assert.ok(paths.length > 50, String(paths.length));
+});
