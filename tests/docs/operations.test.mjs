@@ -63,6 +63,26 @@ test("the secrets of the first deploy can be deployed, are new each time and for
   assert.ok(Math.abs(exp - 3600 - Date.now() / 1000) < 60, String(exp));
 });
 
+test("rotating adds a key before the one that is there, both can be deployed, and tokens are signed with the new one", async () => {
+  const [secrets, rotate, token] = ["secrets", "rotate", "token"].map((name) => new RegExp(`<!-- ${name} -->\\n\\s*\`\`\`sh\\n([\\s\\S]*?)\`\`\``).exec(operations)[1]);
+  const folder = await mkdtemp(join(tmpdir(), "semel-rotating-"));
+  after(() => rm(folder, { recursive: true, force: true }));
+  const file = join(folder, ".semel/secrets.json");
+  const made = async (commands) => {
+    await run("sh", ["-ec", commands], { cwd: folder });
+    const given = JSON.parse(await readFile(file, "utf8"));
+    return { given, keys: JSON.parse(given.SEMEL_JWT_KEYS).keys };
+  };
+  const before = await made(secrets);
+  const { given, keys } = await made(rotate);
+  assert.deepEqual([keys.length, keys[1], given.SEMEL_ADMIN_TOKEN], [2, before.keys[0], before.given.SEMEL_ADMIN_TOKEN]);
+  assert.ok(keys[0].kid !== keys[1].kid && keys[0].k !== keys[1].k);
+  assert.deepEqual(judge({ vars: { SEMEL_JWT_AUDIENCE: "semel" }, given }), { wrong: [], missing: [], noted: [] });
+  assert.equal((await stat(file)).mode & 0o077, 0);
+  const [head] = (await run("sh", ["-ec", token], { cwd: folder })).split(".");
+  assert.equal(JSON.parse(Buffer.from(head, "base64url")).kid, keys[0].kid);
+});
+
 test("the documents name commands and options that are there", async () => {
   const { scripts } = JSON.parse(await read("package.json"));
   const deploy = await read("scripts/deploy.mjs");
