@@ -9,11 +9,11 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 const read = (path) => readFile(join(ROOT, path), "utf8");
 const namesIn = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
 
-/** The rows of the tables: the names in each of the last three columns. */
-async function rows() {
-  const lines = (await read("docs/guarantees.md")).split("\n").filter((line) => /^\| (?!promise)/.test(line));
-  return lines.map((line) => {
-    const [properties, tests, rules] = line.split("|").slice(3, 6).map(namesIn);
+/** The promises that are headings: the names in each of their three lines. */
+async function promises() {
+  const parts = (await read("docs/guarantees.md")).split(/^##+ /m).filter((part) => part.includes("\n- Model: "));
+  return parts.map((part) => {
+    const [properties, tests, rules] = ["Model", "Tests", "Rules"].map((of) => namesIn(new RegExp(`^- ${of}: (.+)$`, "m").exec(part)?.[1] ?? ""));
     return { properties, tests, rules };
   });
 }
@@ -37,25 +37,39 @@ async function rust(folders) {
 /** Rules by name, as the source lists them. */
 const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[A-Z]\w+ = "([a-z-]+)",$/gm)].map(([, name]) => name);
 
-test("each row names a property of the model, tests, and rules, and all are there", async () => {
-  const table = await rows();
-  assert.equal(table.length, 38);
+test("each promise names a property of the model, tests, and rules, and all are there", async () => {
+  const all = await promises();
+  assert.equal(all.length, 38);
   const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
   const tests = await rust(["core/src", "tests/engine/tests"]);
   const known = new Set(await rules());
-  for (const row of table) {
-    assert.ok(row.properties.length === 1 && row.tests.length > 0 && row.rules.length > 0, JSON.stringify(row));
-    for (const name of row.properties) assert.ok(properties.includes(`= "${name}"`), name);
-    for (const name of row.tests) assert.match(tests, new RegExp(`#\\[test\\]\\n\\s*fn ${name}\\(\\)`), name);
-    for (const name of row.rules) assert.ok(known.has(name), name);
+  for (const promise of all) {
+    assert.ok(promise.properties.length === 1 && promise.tests.length > 0 && promise.rules.length > 0, JSON.stringify(promise));
+    for (const name of promise.properties) assert.ok(properties.includes(`= "${name}"`), name);
+    for (const name of promise.tests) assert.match(tests, new RegExp(`#\\[test\\]\\n\\s*fn ${name}\\(\\)`), name);
+    for (const name of promise.rules) assert.ok(known.has(name), name);
   }
 });
 
-test("every rule is in a row or in a list, and is found out by both the model and the simulator", async () => {
-  const [names, table, seeds] = [await rules(), await rows(), await read("tests/sim/tests/mutants.rs")];
+test("every test that is named anywhere is there", async () => {
+  const names = new Set(namesIn((await read("docs/guarantees.md")).replaceAll("\n", " ")));
+  const native = await rust(["core/src", "tests/engine/tests"]);
+  const inRust = [...names].filter((name) => /^[a-z0-9]+(_[a-z0-9]+){2,}$/.test(name));
+  assert.ok(inRust.length >= 200, String(inRust.length));
+  assert.deepEqual(inRust.filter((name) => !native.includes(`fn ${name}()`)), []);
+  const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
+  const files = (await Promise.all(["tests/sdk", "tests/e2e"].map(async (folder) => (await readdir(join(ROOT, folder))).map((name) => join(folder, name))))).flat();
+  const texts = (await Promise.all(files.filter((name) => name.endsWith(".test.mjs")).map(read))).join("\n");
+  const others = [...names].filter((name) => / .* .* /.test(name) && !properties.includes(`= "${name}"`));
+  assert.ok(others.length >= 20, String(others.length));
+  assert.deepEqual(others.filter((name) => !texts.includes(`test("${name}"`)), []);
+});
+
+test("every rule is in a promise's lines or in a list, and is found out by both the model and the simulator", async () => {
+  const [names, all, seeds] = [await rules(), await promises(), await read("tests/sim/tests/mutants.rs")];
   const document = await read("docs/guarantees.md");
-  const inLists = ["Of batches and sockets", "Of effects that leave", "Of the client's sessions"].flatMap((title) => namesIn(document.split(`## ${title}`)[1].split("\n## ")[0]));
-  const named = new Set([...table.flatMap((row) => row.rules), ...inLists]);
+  const inLists = ["Batches and sockets", "Effects that leave", "Sessions of the client"].flatMap((title) => namesIn(document.split(`\n## ${title}\n`)[1].split("\n## ")[0]));
+  const named = new Set([...all.flatMap((promise) => promise.rules), ...inLists]);
   assert.ok(names.length >= 30, String(names.length));
   assert.deepEqual(names.filter((name) => !named.has(name)), []);
   assert.deepEqual(names.filter((name) => !seeds.includes(`("${name}", `)), []);
@@ -65,9 +79,9 @@ test("every rule is in a row or in a list, and is found out by both the model an
 });
 
 for (const [of, after, before, many] of [
-  ["what is committed together", "Whatever fails or ends in the midst of a group:", "The host of the model", 9],
-  ["the client's sessions", "In every state that it reaches:", "The simulator runs", 10],
-  ["effects that leave", "In every state that the model reaches:", "What holds that:", 8],
+  ["what is committed together", "Whatever fails or ends in the middle of a group:", "The model's host", 9],
+  ["the client's sessions", "In every state that the model reaches:", "The simulator runs", 10],
+  ["effects that leave", "The model verifies in every state that it reaches:", "The promises:", 8],
 ]) {
   test(`what the model holds of ${of} are properties of it`, async () => {
     const text = (await read("docs/guarantees.md")).split(after)[1].split(before)[0];
@@ -79,21 +93,21 @@ for (const [of, after, before, many] of [
 }
 
 test("the ways in which a host is wrong that commits together are the model's", async () => {
-  const text = (await read("docs/guarantees.md")).split("The host of the model")[1].split("\n## ")[0];
+  const text = (await read("docs/guarantees.md")).split("The model's host")[1].split("\n## ")[0];
   const flaws = [...(await read("tests/model/src/groups.rs")).matchAll(/^ {12}Self::\w+ => "([a-z-]+)",$/gm)].map(([, name]) => name);
   assert.equal(flaws.length, 5);
   assert.deepEqual(namesIn(text), flaws);
 });
 
 test("the ways to be wrong that are no rules are the simulator's", async () => {
-  const text = (await read("docs/guarantees.md")).split("The simulator holds")[1].split("\n## ")[0];
+  const text = (await read("docs/guarantees.md")).split("### Mistakes in the host")[1].split("\n## ")[0];
   const [seeds, mutants] = [await read("tests/sim/tests/mutants.rs"), await read("tests/sim/src/mutant.rs")];
   const twins = namesIn(text);
   assert.deepEqual(twins.toSorted(), [...mutants.matchAll(/^    \w+ = "([a-z-]+)",$/gm)].map(([, name]) => name).sort());
   for (const name of twins) assert.ok(seeds.includes(`("${name}", `), name);
 });
 
-for (const [what, after, many] of [["the client's host", "## Of the client's host", 5], ["the store on disk", "Of the one on disk:", 5]]) {
+for (const [what, after, many] of [["the client's host", "\n## The client's host\n", 5], ["the store on disk", "For the store on disk:", 5]]) {
   test(`what is promised of ${what} names tests that are there`, async () => {
     const text = (await read("docs/guarantees.md")).split(after)[1].split("\n## ")[0];
     const promises = text.split(/^- /m).slice(1);
