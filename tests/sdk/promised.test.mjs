@@ -1,0 +1,277 @@
+// What README.md and index.d.ts of the package say in passing, and no other file here holds them to.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { brotliCompressSync } from "node:zlib";
+import { Semel } from "../../sdk/npm/node.js";
+import { Made } from "../../sdk/npm/late.js";
+import { sessions } from "../../sdk/npm/session.js";
+import entry from "../../sdk/npm/semel.js";
+import * as keyed from "./session-stub.mjs";
+import { gathering, many, made, turns } from "./gathering.mjs";
+import { clock, deposit, hang, lost, outbox, rejection, Rows, Stub, until, URL_OF_STUB, within } from "./stub.mjs";
+
+/** A stream that ends when it is told to, and what tells it. */
+function slow(text) {
+  let end;
+  const ending = new Promise((resolve) => (end = resolve));
+  const body = new ReadableStream({
+    async pull(into) {
+      await ending;
+      into.enqueue(new TextEncoder().encode(text));
+      into.close();
+    },
+  });
+  return { body, end };
+}
+
+test("the time of giveUpAfterMs begins once a call's body and those of calls before it at its key were read", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
+  const later = clock(t);
+  const { body, end } = slow("slow");
+  const calls = [deposit(semel, "a", { body }), deposit(semel, "a", { body: "behind it" })];
+  await turns();
+  later(100_000);
+  // Whatever is due is looked at, as something else is asked for.
+  await deposit(semel, "b");
+  end();
+  assert.deepEqual((await within(Promise.all(calls), "both are answered")).map(({ status }) => status), [200, 200]);
+  server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+  const given = rejection(deposit(semel, "a"));
+  await until(() => server.attempts.length > 4, "it is sent again");
+  later(60_000);
+  assert.equal((await given).code, "gave-up");
+});
+
+test("ordered of a call wins over the option, both ways", async (t) => {
+  for (const [ordered, own, underWay] of [[true, false, 2], [false, true, 1], [true, undefined, 1], [false, undefined, 2]]) {
+    const { semel, server } = await outbox(t, { ordered });
+    await deposit(semel);
+    server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+    const calls = [1, 2].map(() => rejection(deposit(semel, "a", own === undefined ? {} : { ordered: own })));
+    await until(() => server.attempts.length >= 1 + underWay, "they are under way");
+    await turns();
+    assert.equal(server.attempts.length, 1 + underWay, `ordered: ${ordered}, and ${own} of the call`);
+    await semel.close();
+    await Promise.all(calls);
+  }
+});
+
+test("salt of a call wins over the option, and a function is asked for each call", async (t) => {
+  let asked = 0;
+  const { semel, server } = await outbox(t, { ids: "hash", salt: () => `${(asked += 1)}`, ordered: false });
+  await Promise.all([deposit(semel), deposit(semel)]);
+  assert.deepEqual([asked, server.runs.size], [2, 2], "each has a salt of its own, so they are two");
+  server.each = async (call, serve) => (await turns(), serve());
+  await Promise.all([deposit(semel, "a", { salt: "s" }), deposit(semel, "a", { salt: () => "s" })]);
+  assert.deepEqual([asked, server.runs.size], [2, 3], "they have one, so they are one");
+});
+
+test("what else fetch knows has no effect on a change, which comes to the option fetch as a URL and what goes with it; a read comes as a Request", async (t) => {
+  const [server, given] = [new Stub(), []];
+  const fetch = (...all) => {
+    given.push(all);
+    return server.fetch(...all);
+  };
+  const { semel } = await outbox(t, { fetch });
+  const others = { cache: "no-store", credentials: "include", integrity: "sha256-x", keepalive: true, mode: "same-origin", priority: "high", redirect: "follow", referrer: "about:client", referrerPolicy: "origin" };
+  await deposit(semel, "a", others);
+  const [url, init] = given.find(([, { method }]) => method === "POST");
+  assert.equal(url, "https://worker.test/accounts/a/deposit");
+  assert.deepEqual([Object.keys(init).sort(), init.redirect], [["body", "headers", "method", "redirect", "signal"], "manual"]);
+  given.length = 0;
+  await semel.fetch("/accounts/a", { credentials: "omit", cache: "reload" });
+  const [[read]] = given;
+  assert.deepEqual([read instanceof Request, read.url, read.credentials, read.cache], [true, "https://worker.test/accounts/a", "omit", "reload"]);
+});
+
+test("a call that names no key is never in a batch, though an answer has told its key", async (t) => {
+  const { semel, server } = await gathering(t);
+  await deposit(semel);
+  server.calls.length = 0;
+  await Promise.all(many(20, () => deposit(semel, "a", { ordered: false })));
+  assert.deepEqual(made(server).filter((kind) => kind !== "change"), []);
+  assert.equal(server.attempts.length, 20);
+});
+
+test("a module of sessions of another build is told of before anything is stored or sent", async (t) => {
+  const server = new Stub();
+  const read = (name) => readFile(new URL(`../../sdk/npm/${name}`, import.meta.url));
+  const mixed = sessions(() => read("semel.wasm"), Made);
+  const semel = await entry(() => read("semel.wasm"), async () => ({ default: mixed })).open({ url: URL_OF_STUB, durability: "memory", fetch: server.fetch });
+  t.after(() => semel.close());
+  const store = new Rows();
+  const error = await rejection(semel.session("accounts/a", "s", { store }));
+  assert.deepEqual([error.name, error.message], ["TypeError", "semel: reload: it is newer"]);
+  assert.deepEqual([store.log, server.calls], [[], []]);
+});
+
+test("where another device has used the id for something else, the request pauses, and giveUp ends it", async (t) => {
+  const server = new Stub();
+  const { semel: other } = await outbox(t, { server });
+  await deposit(other, "a", { id: "order-1", body: "another's" });
+  const paused = [];
+  const { semel } = await outbox(t, { server, onpaused: (one) => paused.push(one) });
+  const answer = rejection(deposit(semel, "a", { id: "order-1", body: "its own" }));
+  const [{ requestId, error, giveUp }] = await until(() => paused.length && paused, "it pauses");
+  assert.deepEqual([requestId, error.code, error.executed], ["order-1", "fingerprint-mismatch", "unknown"]);
+  giveUp();
+  assert.equal((await answer).requestId, "order-1");
+  await until(async () => !(await semel.pending()).length, "nothing is left");
+  assert.equal(server.runs.get("order-1"), 1);
+});
+
+test("a cancellation that gets no answer is lost under cancel- and the id", async (t) => {
+  const { semel, server } = await outbox(t);
+  const ids = [];
+  semel.addEventListener("lost", ({ detail }) => ids.push(detail.requestId));
+  let isOut = true;
+  server.each = (call, serve) => (isOut && call.kind !== "health" ? lost() : serve());
+  const stop = new AbortController();
+  const answer = rejection(deposit(semel, "a", { id: "order-1", key: "accounts/a", signal: stop.signal }));
+  await until(() => ids.includes("order-1"), "it is sent");
+  stop.abort();
+  await until(() => ids.includes("cancel-order-1"), "it is asked to cancel");
+  isOut = false;
+  assert.equal((await answer).executed, "no");
+});
+
+test("who asks for the answer to a call is told with it that its giveUpAfterMs is over", async (t) => {
+  const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
+  const later = clock(t);
+  server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+  const waiting = [rejection(deposit(semel, "a", { id: "order-1" }))];
+  await until(() => server.attempts.length > 1, "it is sent again");
+  waiting.push(rejection(semel.outcome("order-1")));
+  await turns();
+  later(60_000);
+  assert.deepEqual((await Promise.all(waiting)).map(({ code, requestId }) => [code, requestId]), Array(2).fill(["gave-up", "order-1"]));
+});
+
+test("who asks for the answer to a call is told with it that it was aborted", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+  const stop = new AbortController();
+  const waiting = [rejection(deposit(semel, "a", { id: "order-1", key: "accounts/a", signal: stop.signal }))];
+  await until(() => server.attempts.length > 1, "it is sent again");
+  waiting.push(rejection(semel.outcome("order-1")));
+  await turns();
+  stop.abort();
+  assert.deepEqual((await Promise.all(waiting)).map(({ code, executed }) => [code, executed]), Array(2).fill(["cancelled", "no"]));
+});
+
+test("what could not be stored is told to onrecovered as unknown, though the id was made here: nobody knows any more whose it was", async (t) => {
+  const store = new Rows();
+  const recovered = [];
+  const { semel } = await outbox(t, { store, giveUpAfterMs: 20, onrecovered: ({ error }) => void recovered.push(error) });
+  let fail;
+  store.before = () => new Promise((_, reject) => (fail = reject));
+  assert.equal((await rejection(deposit(semel))).code, "gave-up");
+  fail(new Error("there is no space"));
+  const [{ code, executed, cause }] = await until(() => recovered.length && recovered, "it is told");
+  assert.deepEqual([code, executed, cause.message], ["store-failed", "unknown", "there is no space"]);
+});
+
+test("pending tells how often this tab has sent each", async (t) => {
+  const { semel, server } = await outbox(t);
+  let attempts = 0;
+  server.each = (call, serve) => (call.kind !== "change" ? serve() : (attempts += 1) < 3 ? lost() : hang());
+  rejection(deposit(semel));
+  await until(() => attempts === 3, "it is sent for the third time");
+  assert.deepEqual((await semel.pending()).map(({ attempts, state }) => [attempts, state]), [[3, "sending"]]);
+});
+
+test("what an earlier page left counts in the snapshot of the next, and goes on under its id and key with that one's options", async (t) => {
+  const [store, server] = [new Rows(), new Stub()];
+  const options = { store, server, ids: "hash", salt: "before" };
+  const { semel } = await outbox(t, { ...options, headers: { "x-page": "before" } });
+  server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
+  rejection(deposit(semel, "a", { key: "accounts/a", headers: { "x-own": "of the call" } }));
+  await until(() => server.attempts.length > 1, "it is sent");
+  await semel.close();
+  const [before] = server.attempts;
+  server.calls.length = 0;
+  let isHeld = true;
+  server.each = (call, serve) => (isHeld && call.kind === "change" ? lost() : serve());
+  const recovered = [];
+  const { semel: next } = await outbox(t, { ...options, salt: "after", headers: { "x-page": "after" }, onrecovered: ({ requestId }) => void recovered.push(requestId) });
+  assert.deepEqual(next.getSnapshot(), { pending: 1, paused: 0, online: true });
+  isHeld = false;
+  await until(() => recovered.length, "it is answered");
+  const { id, body, headers } = server.attempts.at(-1);
+  assert.deepEqual([id, body, headers.get("semel-key"), headers.get("x-own"), headers.get("x-page")], [before.id, before.body, '"accounts/a"', "of the call", "after"]);
+  assert.deepEqual(recovered, [before.id]);
+});
+
+test("an answer has a url, and its clones have none", async (t) => {
+  const { semel } = await outbox(t);
+  const response = await deposit(semel);
+  assert.deepEqual([response.url, response.clone().url], ["https://worker.test/accounts/a/deposit", ""]);
+  const { semel: other } = await keyed.outbox(t);
+  const late = await keyed.deposit(await other.session("accounts/a", "s"), "x");
+  assert.deepEqual([late.url, late.clone().url], ["https://worker.test/accounts/a/deposit", ""]);
+});
+
+test("maxPending is each session's own, and a session has its key and name as they were given", async (t) => {
+  const { semel, server } = await keyed.outbox(t, { maxPending: 1 });
+  const [one, two] = [await semel.session("a b/\u00fc", "s"), await semel.session("accounts/a", "s")];
+  assert.deepEqual([one.key, one.name], ["a b/\u00fc", "s"]);
+  server.each = hang;
+  const held = [deposit(semel), keyed.deposit(one, "x"), keyed.deposit(two, "x")].map(rejection);
+  await until(() => semel.getSnapshot().pending === 3, "each has one");
+  for (const full of [deposit(semel), keyed.deposit(one, "y"), keyed.deposit(two, "y")]) assert.equal((await rejection(full)).code, "outbox-full");
+  await semel.close();
+  assert.deepEqual((await Promise.all(held)).map(({ code }) => code), Array(3).fill("closed"));
+});
+
+test("a session that is closed tells all who wait that it is, stored or not, and that nobody can tell whether they ran", async (t) => {
+  const { semel, server } = await keyed.outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  server.each = hang;
+  const { body } = slow("never");
+  const waiting = [keyed.deposit(session, "x"), keyed.deposit(session, body)].map(rejection);
+  await until(() => server.frames.length === 1, "one has left");
+  await session.close();
+  waiting.push(rejection(keyed.deposit(session, "later")));
+  assert.deepEqual((await Promise.all(waiting)).map(({ code, executed }) => [code, executed]), Array(3).fill(["closed", "unknown"]));
+});
+
+test("a token that is renewed counts from the next connection of a socket on, and what a batch does not let in goes by HTTP", async (t) => {
+  const { WebSocket } = globalThis;
+  t.after(() => (globalThis.WebSocket = WebSocket));
+  const connections = [];
+  let token = 1;
+  const { semel, server } = await keyed.outbox(t, { headers: () => ({ authorization: `Bearer ${token}` }) });
+  globalThis.WebSocket = class {
+    constructor() {
+      connections.push(this);
+      queueMicrotask(() => this.onopen());
+    }
+    send(text) {
+      const { frame, requests, ...first } = JSON.parse(text);
+      if (!frame) this.first = first;
+      else queueMicrotask(() => this.onmessage({ data: JSON.stringify({ frame, answers: JSON.parse(server.batch(requests)) }) }));
+    }
+    close() {}
+  };
+  const session = await semel.session("accounts/a", "s", { transport: "socket" });
+  await keyed.deposit(session, "a");
+  token = 2;
+  await keyed.deposit(session, "b");
+  assert.deepEqual(connections.map(({ first }) => first.authorization), ["Bearer 1"]);
+  connections[0].onclose({ code: 1006, reason: "" });
+  await keyed.deposit(session, "c");
+  assert.deepEqual(connections.map(({ first }) => first.authorization), ["Bearer 1", "Bearer 2"]);
+  assert.equal(server.frames.length, 0);
+  await keyed.deposit(session, "d", { headers: { "cf-turnstile-response": "a token" } });
+  assert.deepEqual(server.frames.map(({ path, headers }) => [path, headers.get("cf-turnstile-response")]), [["/accounts/a/deposit", "a token"]]);
+  assert.deepEqual(server.effects, ["a", "b", "c", "d"]);
+});
+
+test("semel/inline is a fifth larger than what it is made of, compressed", async () => {
+  const sizes = await Promise.all(["semel.wasm", "semel.js", "inline/wasm.js"].map(async (name) => brotliCompressSync(await readFile(new URL(`../../sdk/npm/${name}`, import.meta.url))).length));
+  const [module, script, inlined] = sizes;
+  const more = (inlined + script) / (module + script) - 1;
+  assert.ok(more > 0.15 && more < 0.25, `${more}`);
+});
