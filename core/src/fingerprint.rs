@@ -1,7 +1,7 @@
-//! The fingerprint: whether two attempts of an id are the same request.
+//! The fingerprint, which tells whether two attempts of an id are the same request.
 //!
-//! Invariant: two requests have one fingerprint only if all that is covered is equal. Each part goes in behind its
-//! length, so that no byte can move from one part into the next.
+//! Invariant: two requests have the same fingerprint only if all parts that it covers are equal. The length of each part
+//! is hashed before the part, so that no byte can move from one part into the next.
 
 use crate::message::Request;
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// Reads what [`Fingerprint::as_bytes`] gave.
+    /// Takes the bytes that [`Fingerprint::as_bytes`] gave; `None` if they are not 32.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -41,7 +41,7 @@ impl Fingerprint {
     }
 }
 
-/// Type and subtype are case-insensitive; parameters stay as sent, for a boundary is not.
+/// Lower-cases type and subtype, which are case-insensitive. Parameters stay as sent, because some, such as a boundary, are case-sensitive.
 fn normalised(content_type: &str) -> String {
     let (essence, parameters) = match content_type.find(';') {
         Some(at) => content_type.split_at(at),

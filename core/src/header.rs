@@ -1,9 +1,9 @@
 //! The request headers of the protocol.
 //!
 //! Invariants:
-//! - Structured fields are parsed by a structured-field library; this module says what each field may hold.
-//! - What is not exactly as specified is refused, never guessed: a misread id is a second payment.
-//! - Lines of one name are one value, as servers and proxies may join them.
+//! - A structured-field library parses the fields; this module says what each field may hold.
+//! - A value that is not exactly as specified is refused, never guessed: a misread id could mean a second payment.
+//! - Several lines of one header count as one value, because servers and proxies may join them.
 
 use crate::id::{Invalid, Key, Principal, RequestId};
 use crate::message::Headers;
@@ -15,17 +15,17 @@ use {crate::id::REQUEST_ID_CHARS_MAX, std::borrow::Cow};
 
 pub use crate::structured::{plain, quoted, unquoted};
 
-/// `Semel-Ack` names at most so many ids.
+/// The most ids that `Semel-Ack` may name.
 pub const ACKS_MAX: usize = 64;
-/// `Semel-Ack` has at most so many bytes.
+/// The longest `Semel-Ack`, in bytes.
 pub const ACK_BYTES_MAX: usize = 4096;
-/// Deadlines and first-sent are at most so far ahead of the key's clock.
+/// How far `Semel-Deadline` and `Semel-First-Sent` may be ahead of the key's clock, in ms.
 pub const AHEAD_MS_MAX: i64 = 120_000;
-/// Instants have at most 15 digits.
+/// The latest instant, in Unix ms: 15 digits.
 pub const INSTANT_MAX: i64 = 999_999_999_999_999;
-/// `Prefer: wait` when it is absent.
+/// How long an attempt waits without `Prefer: wait`, in seconds.
 pub const WAIT_S_DEFAULT: u32 = 30;
-/// `Prefer: wait` at most.
+/// The longest `Prefer: wait`, in seconds.
 pub const WAIT_S_MAX: u32 = 60;
 
 /// Every request header of the protocol, for CORS.
@@ -49,7 +49,7 @@ pub const RESPONSE_HEADERS: &[&str] =
 /// One acknowledged id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
-    /// Its outcome is held by the client, and it will never be sent again.
+    /// The client holds the outcome of this id, and will never send the id again.
     pub id: RequestId,
     /// The latest deadline that any attempt of the id may carry, in Unix ms.
     pub until_ms: Option<i64>,
@@ -60,7 +60,7 @@ pub struct Ack {
 pub struct Attempt {
     /// The request id.
     pub id: Option<RequestId>,
-    /// The place in a session, which stands for an id.
+    /// The place in a session, which names the request instead of an id.
     pub session: Option<Numbered>,
     /// When the request was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
@@ -69,12 +69,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Whether it names the request, by an id or by a place.
+    /// Whether the attempt names its request, by an id or by a place.
     pub fn is_named(&self) -> bool {
         self.id.is_some() || self.session.is_some()
     }
 
-    /// Reads the headers of an attempt that arrived at `now_ms` of the key's clock.
+    /// Reads the headers of an attempt that arrived when the key's clock was at `now_ms`. Fails if any of them is malformed.
     pub fn parse(headers: &Headers, now_ms: i64) -> Result<Self, Invalid> {
         let session = own_place(headers)?;
         Ok(Self {
@@ -86,7 +86,7 @@ impl Attempt {
     }
 }
 
-/// The place in a session that names a request, whatever else there is to read.
+/// The place in a session that names the request. Reads no other header than those that name a request, and fails if both do.
 pub fn own_place(headers: &Headers) -> Result<Option<Numbered>, Invalid> {
     let place = headers.combined("semel-session").map(|value| Numbered::parse(&value)).transpose()?;
     if place.is_some() && own_id(headers)?.is_some() {
@@ -95,12 +95,13 @@ pub fn own_place(headers: &Headers) -> Result<Option<Numbered>, Invalid> {
     Ok(place)
 }
 
-/// The request id, whatever else there is to read.
+/// The request id. Reads no other header.
 pub fn own_id(headers: &Headers) -> Result<Option<RequestId>, Invalid> {
     headers.combined("idempotency-key").map(|value| request_id(&value)).transpose()
 }
 
-/// The same as a text, for what only looks at it: nothing is copied of one that is written as nearly all are.
+/// The request id as a text, for callers that only look at it. Copies nothing of an id in its usual form; `None` also
+/// stands for a malformed id.
 #[cfg(feature = "server")]
 pub fn id_text(headers: &Headers) -> Option<Cow<'_, str>> {
     let plain = match headers.combined("idempotency-key")? {
@@ -111,13 +112,13 @@ pub fn id_text(headers: &Headers) -> Option<Cow<'_, str>> {
     plain.or_else(|| Some(own_id(headers).ok()??.as_str().to_owned().into()))
 }
 
-/// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and a few signs.
+/// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and `- . _ ~ : / + =`.
 fn request_id(value: &str) -> Result<RequestId, Invalid> {
     let id = if is_bare(value) { value.to_owned() } else { string("Idempotency-Key", value)? };
     RequestId::new(id)
 }
 
-/// The value for an id, the same however its client has written it: bare where it can be.
+/// The header value for an id, whichever way the client wrote it: bare where possible, else quoted.
 pub fn id_value(id: &RequestId) -> String {
     let id = id.as_str();
     if is_bare(id) { id.to_owned() } else { quoted(id) }
@@ -136,7 +137,7 @@ fn first_sent(value: &str, now_ms: i64) -> Result<i64, Invalid> {
     }
 }
 
-/// The bounds of a first-sent, wherever it comes from.
+/// Checks the bounds of a first-sent, from a header or from a body.
 pub fn checked_first_sent(first_sent_s: i64, now_ms: i64) -> Result<i64, Invalid> {
     if !(0..=INSTANT_MAX / 1000).contains(&first_sent_s) {
         return Err(Invalid::new("first-sent: out of range"));
@@ -147,7 +148,7 @@ pub fn checked_first_sent(first_sent_s: i64, now_ms: i64) -> Result<i64, Invalid
     Ok(first_sent_s)
 }
 
-/// The deadline of an attempt, where there is one that can be read, whatever else there is to read.
+/// The deadline of an attempt, in Unix ms. Reads no other header; `None` if the deadline is absent or malformed.
 #[cfg(feature = "server")]
 pub fn deadline_ms(headers: &Headers, now_ms: i64) -> Option<i64> {
     deadline(&headers.combined("semel-deadline")?, now_ms).ok()
@@ -165,7 +166,7 @@ fn deadline(value: &str, now_ms: i64) -> Result<i64, Invalid> {
     Ok(deadline_ms)
 }
 
-/// The bounds of an instant in Unix ms.
+/// Checks the bounds of an instant in Unix ms.
 pub fn checked_instant(instant_ms: i64) -> Result<i64, Invalid> {
     if (0..=INSTANT_MAX).contains(&instant_ms) {
         Ok(instant_ms)
@@ -217,23 +218,23 @@ pub fn principal(headers: &Headers) -> Result<Option<Principal>, Invalid> {
     headers.combined("semel-principal").map(|value| Principal::new(string("Semel-Principal", &value)?)).transpose()
 }
 
-/// `Prefer: wait=N`. As RFC 7240 has it, a preference that is not understood is passed over.
+/// `Prefer: wait=N`, in seconds. A preference that is not understood is ignored, as RFC 7240 says.
 pub fn wait_s(headers: &Headers) -> u32 {
     let value = headers.combined("prefer").unwrap_or_default();
-    // What follows a semicolon are parameters of that preference.
+    // What follows a semicolon is a parameter of that preference.
     let named = value.split(',').filter_map(|each| each.split(';').next()?.split_once('='));
     let mut waits =
         named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait")).map(|(_, seconds)| seconds.trim());
     match waits.next() {
         Some(seconds) if !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // Even who would not wait waits for its own execution.
+            // At least 1 s: a caller that asks for 0 still waits for its own execution.
             seconds.parse().unwrap_or(WAIT_S_MAX).clamp(1, WAIT_S_MAX)
         }
         _ => WAIT_S_DEFAULT,
     }
 }
 
-/// The id that a value names in one of the two ways that nearly all do.
+/// The id in a value in one of its two usual forms, bare or quoted without escapes; `None` for any other form.
 #[cfg(feature = "server")]
 pub(crate) fn plain_id(value: &str) -> Option<&str> {
     if is_bare(value) { Some(value) } else { plain(value) }
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Where a parser stopped says nothing to who wrote it by hand.
+    /// The parser's position would not help a developer who wrote the header by hand.
     #[test]
     fn what_is_malformed_is_told_how_it_is_written() {
         let text = "not a structured-field string: printable ASCII in quotes, and nothing else";

@@ -1,6 +1,6 @@
-//! The names of things: request ids, keys, principals.
+//! The names in the protocol: request ids, keys, principals.
 //!
-//! Invariant: a value of these types is valid. Each is checked once, where it enters, and nowhere after.
+//! Invariant: every value of these types is valid. Its constructor checks it, and no code checks it again.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::borrow::Cow;
@@ -37,7 +37,8 @@ impl fmt::Display for Invalid {
 #[cfg_attr(not(feature = "server"), derive(PartialOrd, Ord))]
 pub struct RequestId(String);
 
-/// As texts are ordered. Ids that come together begin with one time, so most are alike for a while: eight bytes are looked at together.
+/// Orders ids as their texts are ordered. Ids made around the same time begin with the same bytes, so the comparison
+/// takes eight bytes at a time.
 #[cfg(feature = "server")]
 impl Ord for RequestId {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -45,7 +46,7 @@ impl Ord for RequestId {
         let differ = words.iter().zip(other_words).find(|(word, other)| word != other);
         match differ {
             Some((word, other)) => u64::from_be_bytes(*word).cmp(&u64::from_be_bytes(*other)),
-            // One of them is no longer than that: what is left of the other, if anything, decides.
+            // All common words are equal. With the same number of words, the remaining bytes decide.
             None if words.len() == other_words.len() => rest.cmp(other_rest),
             None => self.0.cmp(&other.0),
         }
@@ -90,7 +91,8 @@ impl RequestId {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(String);
 
-/// What is written as `%XX` in a key on the wire. `%` keeps it reversible, `"` and `\` keep it free of quoting.
+/// The characters that a key has as `%XX` on the wire. Escaping `%` makes the encoding reversible; escaping `"` and `\`
+/// means that a quoted key needs no backslashes.
 const KEY_ESCAPED: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'%').add(b'\\').add(b'<').add(b'>').add(b'`').add(b'#').add(b'?');
 
@@ -104,7 +106,7 @@ impl Key {
         if key.chars().any(char::is_control) {
             return Err(Invalid::new("a key has no control characters"));
         }
-        // In a control path they would lead elsewhere, so that nothing could be acknowledged or cancelled.
+        // In the URL of a control path, these would name another path, so nothing at such a key could be acknowledged or cancelled.
         if matches!(key.as_str(), "." | "..") {
             return Err(Invalid::new("a key is not . or .."));
         }
@@ -127,15 +129,15 @@ impl Key {
     }
 }
 
-/// Who is authenticated. Records belong to one. Nobody in particular is a principal too, with an empty name.
+/// Who is authenticated. Each record belongs to one principal. The empty name stands for an anonymous caller, who is a principal too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Principal(String);
 
-/// Names of principals that begin so are the layer's own. No token and no client may have one.
+/// The prefix of the layer's own principals. No token and no client may have a name that begins with it.
 const RESERVED: &str = "semel:";
 
 impl Principal {
-    /// Who holds the administration token.
+    /// The holder of the administration token.
     pub fn administrator() -> Self {
         Self(format!("{RESERVED}admin"))
     }
@@ -145,27 +147,27 @@ impl Principal {
         Self(format!("{RESERVED}queue"))
     }
 
-    /// Under whom the requests arrive that a key has sent to another.
+    /// The sender of the requests that one key emits to another.
     pub fn emitter() -> Self {
         Self(format!("{RESERVED}emit"))
     }
 
-    /// Somebody other than who asks, where no more is known.
+    /// Stands for any principal other than the caller, where the caller may learn no more about it.
     pub fn another() -> Self {
         Self(format!("{RESERVED}another"))
     }
 
-    /// Whether it is who holds the administration token.
+    /// Whether this is the holder of the administration token.
     pub fn is_administrator(&self) -> bool {
         self.0.strip_prefix(RESERVED) == Some("admin")
     }
 
-    /// Whether nobody may be authenticated under this name but by the layer itself.
+    /// Whether the name is reserved: only the layer itself may use it.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with(RESERVED)
     }
 
-    /// Takes a name as a structured-field string can hold it; empty stands for nobody in particular.
+    /// Takes a name that a structured-field string can hold. The empty name stands for an anonymous caller.
     pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
         let name = name.into();
         if name.len() > PRINCIPAL_BYTES_MAX {
@@ -183,9 +185,9 @@ impl Principal {
     }
 }
 
-/// Decodes `%XX` once. Unlike browsers, it refuses an escape that is none, and what is not UTF-8.
+/// Decodes `%XX` once. Unlike browsers, it refuses a malformed escape, and bytes that are not UTF-8.
 pub fn percent_decoded(text: &str) -> Result<String, Invalid> {
-    // As nearly all texts are.
+    // Nearly all texts have no escape.
     #[cfg(feature = "server")]
     if !text.contains('%') {
         return Ok(text.to_owned());

@@ -1,9 +1,9 @@
-//! Semel's protocol, and the state machines that speak it.
+//! Semel's protocol, and the two state machines that speak it: the client's and the server's.
 //!
 //! Invariants of this crate:
-//! - Sans-IO: no clock, no randomness, no network, no `wasm-bindgen`. Time is an argument, storage is the [`server::Sql`]
-//!   trait, so the native tests, the worker and every checker run one and the same code.
-//! - Nothing here panics: a panic in a Durable Object ends every request of its isolate.
+//! - The crate does no I/O: it has no clock, no randomness, no network and no `wasm-bindgen`. Time is an argument and
+//!   storage is the [`server::Sql`] trait, so the native tests, the worker and every checker run the same code.
+//! - Nothing in this crate panics: a panic in a Durable Object ends every request of its isolate.
 //! - Words mean what the table in `PROTOCOL.md` says, here as on the wire.
 
 pub mod client;

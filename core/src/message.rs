@@ -1,6 +1,8 @@
-//! Requests and responses as both halves see them: bytes and text, no HTTP library.
+//! Requests and responses as client and server see them: bytes and text, without an HTTP library.
 //!
-//! Invariant: header names are lower-case; a header that occurs twice is there twice, in order.
+//! Invariants:
+//! - Header names are lower-case.
+//! - A header that occurs twice is stored twice, in order.
 
 use crate::path::Path;
 use crate::text::{cut, split};
@@ -9,14 +11,14 @@ use std::borrow::Cow;
 #[cfg(feature = "server")]
 use known::{Name, Value, name_of, value_of};
 
-/// A client has few requests, and every byte of it is downloaded.
+/// Plain strings: a client has few requests, and its users download every byte of its code.
 #[cfg(not(feature = "server"))]
 type Name = String;
 
 #[cfg(not(feature = "server"))]
 type Value = String;
 
-/// In lower case already: so a runtime's `Headers` gives them, and so the layer writes its own.
+/// Names arrive in lower case: a runtime's `Headers` gives them so, and the layer writes its own so.
 #[cfg(not(feature = "server"))]
 fn name_of(name: &str) -> Name {
     name.to_owned()
@@ -27,8 +29,8 @@ fn value_of(value: impl Into<String>) -> Value {
     value.into()
 }
 
-/// Names and values without memory of their own: a server makes a dozen lines for each request, and nearly all names are these, and half of
-/// the values.
+/// Names and values without their own allocation. A server makes a dozen header lines for each request; nearly all of
+/// their names, and half of their values, are in these lists.
 #[cfg(feature = "server")]
 mod known {
     use crate::text::known;
@@ -54,7 +56,8 @@ mod known {
     }
 }
 
-/// Header lines in order. Whatever a server is given a name in, it is lower-case from then on; lines as they are kept are not to be had from outside:
+/// Header lines in order. On a server, names are lower-cased as they are added. Only this crate can add a line without
+/// lower-casing its name:
 ///
 /// ```compile_fail
 /// semel_core::message::Headers::new().add("Location", "/orders/1");
@@ -68,7 +71,7 @@ impl Headers {
         Self::default()
     }
 
-    /// The same lines, and room for more.
+    /// The same lines, with room for `more` lines.
     #[cfg(feature = "server")]
     pub fn with_room(&self, more: usize) -> Self {
         let mut lines = Vec::with_capacity(self.0.len() + more);
@@ -76,7 +79,7 @@ impl Headers {
         Self(lines)
     }
 
-    /// The lines of these (lower-case) names.
+    /// The lines with one of these (lower-case) names.
     #[cfg(feature = "server")]
     pub fn only(&self, names: &[&str]) -> Self {
         Self(self.0.iter().filter(|(name, _)| names.contains(&&**name)).cloned().collect())
@@ -87,14 +90,14 @@ impl Headers {
         self.push(name, value_of(value));
     }
 
-    /// Adds a line of the layer's own, of a name in lower case, which is not looked up.
+    /// Adds a line of the layer itself. The name must be in lower case, and is not looked up among the known ones.
     #[cfg(feature = "server")]
     #[inline(never)]
     pub(crate) fn add(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push((Cow::Borrowed(name), value.into()));
     }
 
-    // Once, and not in each place that makes a header.
+    // Not inlined, to keep one copy of the code instead of one for each caller.
     #[cfg_attr(feature = "server", inline(never))]
     fn push(&mut self, name: &str, value: Value) {
         self.0.push((name_of(name), value));
@@ -105,7 +108,7 @@ impl Headers {
         self.iter().find(|(each, _)| *each == name).map(|(_, value)| value)
     }
 
-    /// All lines of that (lower-case) name as the one value that they are in HTTP: a second line is never passed over.
+    /// All lines of that (lower-case) name, joined into one value as HTTP defines it, so that a second line is never ignored.
     pub fn combined(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut lines = self.iter().filter(|(each, _)| *each == name).map(|(_, value)| value);
         let mut combined = Cow::Borrowed(lines.next()?);
@@ -122,12 +125,12 @@ impl Headers {
         self.0.iter().map(|(name, value)| (&**name, value.as_ref()))
     }
 
-    /// Keeps the lines of which the test is true.
+    /// Keeps the lines whose name passes the test.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.0.retain(|(name, _)| keep(name));
     }
 
-    /// Reads what [`Headers::to_lines`] wrote. A line without a colon is left out: no HTTP server lets one through.
+    /// Reads what [`Headers::to_lines`] wrote. Drops a line without a colon, which no HTTP server lets through.
     pub fn from_lines(lines: &str) -> Self {
         let mut headers = Self::new();
         for line in split(lines, b'\n') {
@@ -138,12 +141,12 @@ impl Headers {
         headers
     }
 
-    /// Reads what [`Headers::to_lines`] wrote, where it may be damaged; `None`: it is.
+    /// Reads what [`Headers::to_lines`] wrote to a store; `None` if it is damaged.
     pub fn from_stored(lines: &str) -> Option<Self> {
         Some(Self::from_lines(lines)).filter(|headers| headers.to_lines() == lines)
     }
 
-    /// One `name:value` a line: a form to store, and to hand over in one piece. Values hold no line feed.
+    /// Writes one `name:value` a line, to be stored or handed over in one piece. Values hold no line feed.
     pub fn to_lines(&self) -> String {
         let mut lines = String::new();
         for (name, value) in self.iter() {
@@ -182,7 +185,7 @@ pub enum Method {
     Delete,
     /// `OPTIONS`: asks what is allowed.
     Options,
-    /// Any other: nothing handles it.
+    /// Any other method, which nothing handles.
     Other(String),
 }
 
@@ -215,25 +218,25 @@ impl Method {
         }
     }
 
-    /// Whether a request with this method is executed exactly once, and so needs an id.
+    /// Whether requests with this method are executed exactly once, and so need an id.
     pub fn changes(&self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch | Self::Delete)
     }
 
-    /// Whether a request with this method reads.
+    /// Whether requests with this method only read.
     pub fn reads(&self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
 }
 
-/// A request, whole.
+/// A whole request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method.
     pub method: Method,
     /// The path with its query.
     pub path: Path,
-    /// All headers, ours among them.
+    /// All headers, including those of the protocol.
     pub headers: Headers,
     /// The body, as sent.
     pub body: Vec<u8>,
@@ -242,7 +245,7 @@ pub struct Request {
 /// A handler's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// 200 to 299 or 400 to 499 make an outcome; anything else is rolled back.
+    /// A status from 200 to 299 or 400 to 499 makes an outcome; any other is rolled back.
     pub status: u16,
     /// The handler's headers.
     pub headers: Headers,

@@ -1,15 +1,17 @@
-//! The path of an application request, as `new URL(request.url)` gives it, and its segments for the key rule.
+//! The path of a request, as `new URL(request.url)` gives it, and its segments for the key rule.
 //!
-//! Invariant: in a [`Path`], every segment is decoded once, is not empty, and can't be mistaken for a way up or for two
-//! segments.
+//! Invariants:
+//! - Every segment of a [`Path`] is decoded once, is not empty and holds no control characters.
+//! - No segment of an application's path is `.` or `..`, or holds a slash or backslash. In a control path, a segment is a
+//!   whole key or id, and may.
 
 use crate::id::{Invalid, percent_decoded};
 use std::sync::Arc;
 
-/// Where the paths of the protocol begin. All others are the application's.
+/// The prefix of the protocol's paths. All other paths are the application's.
 const CONTROL_PREFIX: &str = "/semel/";
 
-/// A checked path. A copy costs nothing: those of a batch are mostly one.
+/// A checked path. Cloning it copies nothing: most requests of a batch share one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(Arc<Checked>);
 
@@ -28,7 +30,7 @@ impl Path {
         };
         let is_control = Self::begins_control(pathname);
         let mut segments = Vec::new();
-        // The bare root has no segments; anywhere else, nothing between two slashes is an empty segment.
+        // The root has no segments. In any other path, two adjacent slashes, or a slash at the end, make an empty segment.
         if !rest.is_empty() {
             for raw in rest.split('/') {
                 let segment = segment(raw)?;
@@ -42,12 +44,12 @@ impl Path {
         Ok(Self(Arc::new(Checked { with_query: [pathname, search].concat(), segments, is_control })))
     }
 
-    /// Whether a path is one of the protocol's, before it is checked.
+    /// Whether a path that is not checked yet is one of the protocol's.
     pub fn begins_control(pathname: &str) -> bool {
         pathname.starts_with(CONTROL_PREFIX)
     }
 
-    /// Whether it is of that `pathname` and `search`.
+    /// Whether it was made from this `pathname` and `search`.
     #[cfg(feature = "server")]
     pub fn is(&self, pathname: &str, search: &str) -> bool {
         self.0.with_query.strip_prefix(pathname) == Some(search)
@@ -68,7 +70,7 @@ impl Path {
         self.0.segments.iter().map(String::as_str).collect()
     }
 
-    /// The decoded segments in one: the key of a path that no rule names.
+    /// The decoded segments, joined with `/`: the key of a path that no rule names.
     pub fn joined(&self) -> String {
         self.0.segments.join("/")
     }

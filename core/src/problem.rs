@@ -1,18 +1,18 @@
-//! The codes of the layer: one table, from which problems, documentation and the SDK's errors come.
+//! The codes of the layer, in one table, from which problems, documentation and the SDK's errors come.
 //!
-//! Invariant: an answer that is no outcome always says whether the request ran, and how to go on.
+//! Invariant: an answer that is no outcome always says whether the request ran, and what the client should do next.
 
 use crate::id::Invalid;
 use std::fmt;
 
-/// Whether the request of which a problem speaks was executed.
+/// Whether the request that a problem is about was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executed {
-    /// It did not run. With [`Retry::Never`]: it never will.
+    /// It did not run. With [`Retry::Never`], it never will.
     No,
     /// It ran.
     Yes,
-    /// It can't be told.
+    /// The layer can't know.
     Unknown,
 }
 
@@ -32,14 +32,14 @@ impl Executed {
     }
 }
 
-/// How a client goes on.
+/// What the client should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// Send the same request again, under the same id.
     SameId,
-    /// Something must be mended first; the id stays.
+    /// Something must be fixed first; then send again under the same id.
     AfterFix,
-    /// This answer is definitive.
+    /// Stop: this answer is definitive.
     Never,
 }
 
@@ -61,7 +61,7 @@ impl Retry {
 
 macro_rules! codes {
     ($($name:ident $status:literal $code:literal $executed:ident $retry:ident $title:literal;)*) => {
-        /// A code of the layer. Its `executed` is what holds unless a record tells more.
+        /// A code of the layer.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $(#[doc = $title] $name,)*
@@ -81,12 +81,12 @@ macro_rules! codes {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// Whether the request ran, unless a record tells more.
+            /// Whether the request ran, unless a record says more.
             pub fn executed(self) -> Executed {
                 match self { $(Self::$name => Executed::$executed,)* }
             }
 
-            /// How a client goes on.
+            /// What the client should do next.
             pub fn retry(self) -> Retry {
                 match self { $(Self::$name => Retry::$retry,)* }
             }
@@ -138,23 +138,23 @@ pub struct Problem {
     pub code: Code,
     /// Whether the request ran.
     pub executed: Executed,
-    /// This case in a sentence for the client's developer. It tells nothing of other requests.
+    /// This case in a sentence for the client's developer. It reveals nothing about other requests.
     pub detail: String,
-    /// Where a session is, to its principal.
+    /// Where the session stands. Only its principal is told.
     pub position: Option<Position>,
 }
 
-/// What a problem tells of a session.
+/// What a problem says about where a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// The number of its holder: `currentEpoch`.
+    /// The epoch of its current holder: `currentEpoch`.
     CurrentEpoch(i64),
-    /// The next number: `expectedSeq`.
+    /// The next number that the session takes: `expectedSeq`.
     ExpectedSeq(i64),
 }
 
 impl Problem {
-    /// A problem with what the table says of its code.
+    /// A problem with what the table says for its code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, executed: code.executed(), detail: detail.into(), position: None }
     }
@@ -164,22 +164,22 @@ impl Problem {
         Self::new(Code::KeyMissing, "a change needs an Idempotency-Key or a Semel-Session")
     }
 
-    /// The same, with what a record tells of the execution.
+    /// The same problem, with what a record says about the execution.
     pub fn with_executed(self, executed: Executed) -> Self {
         Self { executed, ..self }
     }
 
-    /// The same, with where the session is.
+    /// The same problem, with where the session stands.
     pub fn with_position(self, position: Position) -> Self {
         Self { position: Some(position), ..self }
     }
 
-    /// `type` of the body: names the case, and is no address.
+    /// The `type` of the body: a name for the case, not an address.
     pub fn type_uri(&self) -> String {
         format!("urn:semel:problem:{}", self.code.as_str())
     }
 
-    /// `Retry-After` in seconds, for the cases that pass by themselves.
+    /// `Retry-After` in seconds, for the cases that pass without a fix.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self.code {
             Code::InFlight | Code::Locked | Code::RateLimited | Code::Capacity | Code::Unavailable => Some(1),
@@ -188,7 +188,7 @@ impl Problem {
     }
 }
 
-/// What is malformed in headers or path. A body has a code of its own.
+/// Makes a problem of a malformed header or path. A malformed body has its own code, [`Code::BodyInvalid`].
 impl From<Invalid> for Problem {
     fn from(Invalid(detail): Invalid) -> Self {
         Self::new(Code::KeyInvalid, detail)

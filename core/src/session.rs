@@ -1,8 +1,8 @@
-//! Sessions as they are named on the wire: a named client at a key, the number of its current holder, the contiguous number of a
-//! request in it.
+//! Sessions as they are named on the wire: a named client at a key, the epoch of its current holder, and the contiguous
+//! number of each request.
 //!
 //! Invariants:
-//! - A number is from 1 to [`NUMBER_MAX`], which is what a structured-field integer can be. JSON may say no more than that either.
+//! - An epoch or a number is from 1 to [`NUMBER_MAX`], the largest structured-field integer. JSON bodies have the same limit.
 //! - An acknowledgement is below the number that it comes with: a request does not acknowledge itself.
 
 use crate::id::{Invalid, REQUEST_ID_CHARS_MAX};
@@ -30,7 +30,7 @@ impl SessionName {
         Ok(Self(name))
     }
 
-    /// Whether it is the name of a key that sends, and nobody's else.
+    /// Whether the name is reserved for the sessions in which keys send to other keys.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with("semel:")
     }
@@ -41,19 +41,19 @@ impl SessionName {
     }
 }
 
-/// A place in a session: what names a request there.
+/// A place in a session, which names a request there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Of which session.
+    /// The session.
     pub session: SessionName,
-    /// Under which holder.
+    /// The epoch of the holder who sends it.
     pub epoch: i64,
-    /// Its number.
+    /// The number of the request.
     pub seq: i64,
 }
 
 impl Place {
-    /// Checks the numbers.
+    /// Checks the epoch and the number.
     pub fn new(session: SessionName, epoch: i64, seq: i64) -> Result<Self, Invalid> {
         for (name, number) in [("epoch", epoch), ("seq", seq)] {
             if !(1..=NUMBER_MAX).contains(&number) {
@@ -69,11 +69,11 @@ impl Place {
 pub struct Numbered {
     /// The place of the request.
     pub place: Place,
-    /// All places up to this one are acknowledged; 0: none.
+    /// All places up to this one are acknowledged; 0 means none.
     pub ack: i64,
 }
 
-/// What is told of one that is written otherwise.
+/// The reason that a malformed value is refused with.
 const FORM: &str = "not as \"name\";epoch=1;seq=1;ack=0";
 
 impl Numbered {

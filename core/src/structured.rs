@@ -1,8 +1,8 @@
-//! Strings, numbers and dates as structured fields have them, by themselves.
+//! Single structured-field values: strings, integers and dates.
 //!
 //! Invariants:
-//! - What nearly all write is read here, for the library takes several times as long; and just as the library would have read it.
-//! - What the SDK reads is only a string: the whole of the library would be a tenth of it.
+//! - The usual forms are parsed here, because the library takes several times as long. The result is what the library would have read.
+//! - The SDK parses only strings here: the whole library would be a tenth of the SDK's size.
 
 use crate::id::Invalid;
 use crate::text::{cut, joined, replaced};
@@ -10,9 +10,9 @@ use sfv::{BareItem, Item, Parser};
 #[cfg(feature = "server")]
 use sfv::{Date, Integer};
 
-/// A string as the value of a structured field.
+/// Writes a text as a structured-field string.
 pub fn quoted(text: &str) -> String {
-    // Of most nothing is escaped.
+    // Most texts need no escapes.
     #[cfg(feature = "server")]
     if !text.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
         return ["\"", text, "\""].concat();
@@ -21,7 +21,7 @@ pub fn quoted(text: &str) -> String {
     joined(&["\"", &escaped, "\""])
 }
 
-/// The text of a structured-field string without parameters; `None` of anything else.
+/// The text of a structured-field string without parameters; `None` for anything else.
 pub fn unquoted(value: &str) -> Option<String> {
     let mut rest = value.get(1..value.len().checked_sub(1)?)?;
     let mut text = String::new();
@@ -32,12 +32,12 @@ pub fn unquoted(value: &str) -> Option<String> {
         rest = after;
     }
     text.push_str(rest);
-    // What was no such string comes out another when it is written again.
+    // If the value was not a valid string, writing the text again gives another value.
     let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     (is_printable && quoted(&text) == value).then_some(text)
 }
 
-/// The text of a structured-field string in which nothing is escaped; `None` of anything else.
+/// The text of a structured-field string without escapes; `None` for anything else.
 pub fn plain(value: &str) -> Option<&str> {
     let text = value.strip_prefix('"')?.strip_suffix('"')?;
     let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
@@ -57,7 +57,7 @@ pub(crate) fn string(header: &str, value: &str) -> Result<String, Invalid> {
     }
 }
 
-/// The number that a value is, of digits and nothing else, or with an `@` before them: `true`. `None`: it has to be read.
+/// Reads an integer, or with a leading `@` a date (`true`), of 1 to 15 digits. `None`: the library has to read the value.
 #[cfg(feature = "server")]
 fn plain_number(value: &str) -> Option<(bool, Integer)> {
     let digits = value.strip_prefix('@').unwrap_or(value);
@@ -66,7 +66,7 @@ fn plain_number(value: &str) -> Option<(bool, Integer)> {
     Some((digits.len() < value.len(), number.try_into().ok()?))
 }
 
-/// What a value is that has no parameters; `None` of anything else. Who asked says how it is to be written.
+/// Reads a value without parameters; `None` for anything else. The caller says in its error how the value must be written.
 pub(crate) fn bare_item(value: &str) -> Option<BareItem> {
     #[cfg(feature = "server")]
     if let Some((is_date, number)) = plain_number(value) {

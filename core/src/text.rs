@@ -1,13 +1,13 @@
-//! Texts, cut apart and put together byte by byte.
+//! Cuts texts apart and joins them, byte by byte.
 //!
-//! Invariant: where a text is cut stands a character of ASCII, so both parts are texts.
+//! Invariant: texts are cut only at ASCII characters, so every part is valid UTF-8.
 //!
-//! By hand, and not by the standard library: its searches are fast for any pattern, its numbers for any format, and each of them
-//! is downloaded by every visitor of a page with the SDK.
+//! These functions replace those of the standard library, whose searches handle any pattern and whose numbers handle any
+//! format: every visitor of a page with the SDK downloads that code.
 
 use std::iter;
 
-/// Makes a function that gives a text of these as one that needs no memory of its own.
+/// Makes a function that returns the static copy of a text if it is in the list, so that the text needs no allocation.
 #[cfg(feature = "server")]
 macro_rules! known {
     ($of:ident: $($known:literal)+) => {
@@ -24,13 +24,13 @@ macro_rules! known {
 #[cfg(feature = "server")]
 pub(crate) use known;
 
-/// What stands before and after the first `at`, a character of ASCII.
+/// The parts before and after the first `at`, which must be ASCII; `None` if there is none.
 pub fn cut(text: &str, at: u8) -> Option<(&str, &str)> {
     let index = text.bytes().position(|byte| byte == at)?;
     Some((text.get(..index)?, text.get(index + 1..)?))
 }
 
-/// What stands between the characters of ASCII that are `at`.
+/// The parts between each `at`, which must be ASCII.
 pub fn split(text: &str, at: u8) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     iter::from_fn(move || {
@@ -41,7 +41,7 @@ pub fn split(text: &str, at: u8) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text with `by` for each `at`, a character of ASCII.
+/// The text with each `at`, which must be ASCII, replaced by `by`.
 pub fn replaced(text: &str, at: u8, by: &str) -> String {
     let mut parts = split(text, at);
     let mut replaced = parts.next().unwrap_or_default().to_owned();
@@ -52,7 +52,7 @@ pub fn replaced(text: &str, at: u8, by: &str) -> String {
     replaced
 }
 
-/// Texts, one after the other.
+/// The parts, one after the other.
 pub fn joined(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts {
@@ -76,7 +76,7 @@ fn push_digits(text: &mut String, number: u64) {
     text.push_str("0123456789".get(digit..=digit).unwrap_or_default());
 }
 
-/// A number of 1 to 15 decimal digits and nothing else: an instant, or a number of seconds.
+/// Reads a number of 1 to 15 decimal digits, such as an instant or a number of seconds; `None` for anything else.
 pub fn number(digits: &str) -> Option<i64> {
     if !(1..=15).contains(&digits.len()) {
         return None;
