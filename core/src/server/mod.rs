@@ -1,18 +1,19 @@
-//! The half that executes: what a key's object and the router in front of it decide.
+//! The server: what the object of a key decides, and the router in front of it.
 //!
-//! In this order each knows those before it, and none after it:
+//! Each module knows only those before it in this list:
 //!
-//! - [`json`]: how JSON is read and written. `uncompared`: what a checker does not take for state
-//! - [`config`]: what an operator sets
+//! - [`json`]: reads and writes JSON. `uncompared`: fields that a checker does not count as state
+//! - [`config`]: the operator's settings
 //! - [`storage`]: what a key keeps, and how it is read and written
-//! - [`answer`]: what goes back, with the headers of the layer. [`log`]: what an operator sees of it. [`head`]: how large the head of a request may be
-//! - [`effects`]: requests that a handler has sent, to other keys and outside
+//! - [`answer`]: answers, with the headers of the layer. [`log`]: the operator's log lines about them. [`head`]: limits
+//!   of a request's path and headers
+//! - [`effects`]: requests that a handler sends to other keys and outside
 //! - [`handler`]: what an application implements
-//! - [`attempt`]: one attempt at one key: what is known, what becomes of it, what is written with it
-//! - [`control`]: requests under `/semel/v1/keys/{key}/`, and an administrator's
+//! - [`attempt`]: one attempt at one key: what is known, what is decided, and what is written with it
+//! - [`control`]: requests under `/semel/v1/keys/{key}/`, and those of administrators
 //! - [`sessions`]: named senders, whose requests have numbers instead of ids
-//! - [`engine`]: the way of an attempt from start to end, and what the object of a key does without one
-//! - [`registry`]: which keys there are, and what all of them have to do
+//! - [`engine`]: leads an attempt from start to end, and does what the object of a key does without a request
+//! - [`registry`]: lists all keys, and tells them what all of them have to do
 //! - [`edge`]: what happens before a key's object is asked
 //! - [`batch`]: many requests in one, as text and in one commit
 

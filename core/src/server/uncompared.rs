@@ -1,11 +1,10 @@
-//! What an engine keeps beside what decides.
+//! Wraps fields that a checker ignores when it compares states.
 //!
-//! Invariant: no answer rests on it. So two engines that differ in nothing else are one state to a checker, and it has none to
-//! explore for it.
+//! Invariant: no answer depends on such a field. So two engines that differ only there are one state to a checker, which explores it once.
 
 use std::hash::{Hash, Hasher};
 
-/// Equal to any other, whatever is in it.
+/// Equal to any other value of its type.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Uncompared<T>(pub T);
 

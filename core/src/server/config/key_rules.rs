@@ -1,6 +1,8 @@
-//! Rules of keys: of which keys other limits hold than the defaults. A setting, `SEMEL_KEY_RULES`.
+//! Key rules, the setting `SEMEL_KEY_RULES`: limits for the keys that a pattern names, instead of the defaults.
 //!
-//! Invariant: the first rule that names a key holds, and no other. Rules are read whole or not at all.
+//! Invariants:
+//! - The first rule that names a key applies to it, and no other.
+//! - All rules are read, or none.
 
 use super::pattern::KeyPattern;
 use super::{BYTES_MAX, COUNT_MAX, FOREVER_S, RETENTION_S_MAX};
@@ -8,24 +10,24 @@ use crate::id::Key;
 use crate::server::json::read::{Json, Members};
 use std::sync::Arc;
 
-/// So many rules there may be: each key's object looks through them when it starts.
+/// The most rules that may be set: the object of each key searches them when it starts.
 pub const KEY_RULES_MAX: usize = 256;
-/// The retention that has no end.
+/// The word for a retention without end.
 pub const FOREVER: &str = "forever";
 
-/// What holds of the keys of a pattern; what is `None` is the default.
+/// One rule: the limits for the keys of a pattern. `None` means the default.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyLimits {
     keys: KeyPattern,
-    /// In s; see [`FOREVER_S`].
+    /// The retention in seconds; see [`FOREVER_S`].
     pub retention_s: Option<i64>,
-    /// Unacknowledged records.
+    /// The most unacknowledged records.
     pub records_max: Option<u64>,
-    /// Tombstones and cancelled ids.
+    /// The most tombstones and cancelled ids.
     pub tombstones_max: Option<u64>,
-    /// Sessions.
+    /// The most sessions.
     pub sessions_max: Option<u64>,
-    /// The size of the database.
+    /// The largest size of the database, in bytes.
     pub bytes_max: Option<u64>,
 }
 
@@ -34,7 +36,7 @@ pub struct KeyLimits {
 pub struct KeyRules(Arc<[KeyLimits]>);
 
 impl KeyRules {
-    /// Reads a JSON array of rules.
+    /// Reads a JSON array of rules. The error is for the operator.
     pub fn parse(text: &str) -> Result<Self, String> {
         let rules = Json::parse(text.as_bytes())
             .and_then(|rules| Vec::<Json>::try_from(rules).map_err(|expected| format!("not {expected}")))
@@ -47,12 +49,12 @@ impl KeyRules {
         read.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The rule of a key.
+    /// The rule that applies to a key.
     pub fn first_for(&self, key: &Key) -> Option<&KeyLimits> {
         self.0.iter().find(|rule| rule.keys.matches(key))
     }
 
-    /// Whether there are none.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What an operator sets, and for which keys: [`key_rules`], by their [`pattern`]. Everything has a default and a bound.
+//! The operator's settings. Each has a default and a bound; [`key_rules`] change some for the keys that a [`pattern`] names.
 
 pub mod key_rules;
 pub mod pattern;
@@ -6,54 +6,54 @@ pub mod pattern;
 use crate::id::Key;
 use key_rules::KeyRules;
 
-/// The settings of a deployment; or, where [`Config::for_key`] has made them so, of one key.
+/// The settings of a deployment, or those of one key after [`Config::for_key`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// How long outcomes can be replayed, and how far the fence is behind the clock; or [`FOREVER_S`].
+    /// How long outcomes can be replayed, and how far the fence is behind the clock, in seconds; or [`FOREVER_S`].
     pub retention_s: i64,
-    /// How many unacknowledged records a key keeps before it refuses new work.
+    /// The number of unacknowledged records at which a key refuses new work.
     pub records_max: u64,
-    /// How many tombstones and cancelled ids a key keeps before it refuses new work.
+    /// The number of tombstones and cancelled ids at which a key refuses new work.
     pub tombstones_max: u64,
-    /// How many sessions a key has before it takes no new one.
+    /// The number of sessions at which a key takes no new one.
     pub sessions_max: u64,
-    /// How many bytes a key's database has, the handler's tables too, when it begins to refuse new work.
+    /// The size of a key's database, the handler's tables included, at which it refuses new work, in bytes.
     pub bytes_max: u64,
-    /// The keys of which something else holds. Of one key there are none left.
+    /// The rules for some keys. Empty in the settings of one key.
     pub key_rules: KeyRules,
-    /// Whether strangers are served. Development only: the bearer token is then taken as the principal's name, unchecked.
+    /// Whether unauthenticated callers are served. For development only: the bearer token is taken, unchecked, as the principal's name.
     pub open: bool,
-    /// How often at most a key tells the registry, and is woken for it, in ms.
+    /// The least time between two reports of a key to the registry, for which the key is woken, in ms.
     pub report_ms: i64,
-    /// Of a million ordinary requests, so many have a line in the log.
+    /// The share of ordinary requests that get a line in the log, in parts per million.
     pub log_sample_ppm: u32,
 }
 
-/// A request's body has at most so many bytes.
+/// The longest body of a request, in bytes.
 pub const REQUEST_BODY_BYTES_MAX: usize = 1 << 20;
-/// A batch, or a frame of a socket, has at most so many elements.
+/// The most elements of a batch, or of a frame of a socket.
 pub const ELEMENTS_MAX: usize = 256;
-/// The answers to it have at most so many bytes.
+/// The most bytes of the answers to a batch or a frame.
 pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
-/// An outcome's body has at most so many bytes.
+/// The longest body of an outcome, in bytes.
 pub const OUTCOME_BODY_BYTES_MAX: usize = 1 << 20;
-/// An outcome's headers have at most so many bytes, names and values together. Node's `fetch` takes twice as many, those of this layer among them: more would
-/// never arrive, however often it is replayed.
+/// The longest headers of an outcome, names and values together, in bytes. Node's `fetch` accepts twice as many,
+/// including the headers that this layer adds. Longer ones would never arrive, however often the outcome is replayed.
 pub const OUTCOME_HEADER_BYTES_MAX: usize = 8 << 10;
-/// An outcome has at most so many header lines.
+/// The most header lines of an outcome.
 pub const OUTCOME_HEADERS_MAX: usize = 256;
-/// A control request names at most so many ids.
+/// The most ids that a control request may name.
 pub const CONTROL_IDS_MAX: usize = 256;
-/// Records that a key of an open deployment keeps, unless it is set: no benchmark is to be one of how fast it refuses.
+/// The default of `records_max` in an open deployment. It is so high that no benchmark measures how fast a full key refuses.
 const OPEN_RECORDS_MAX: u64 = 10_000_000;
-/// The longest retention that can be set: a hundred years.
+/// The longest retention that can be set, in seconds: a hundred years.
 pub(super) const RETENTION_S_MAX: i64 = 100 * 366 * 86_400;
-/// The retention of what is kept for good: so long that no clock gets there, and so short that twice as many ms after any clock
-/// is an integer that storage takes.
+/// The retention of what is kept for good, in seconds. No clock gets that far, and twice as many ms after any clock still
+/// fit into an integer of the storage.
 pub const FOREVER_S: i64 = 1_000_000_000_000;
-/// The most that a limit by number can be.
+/// The highest limit of a number.
 pub(super) const COUNT_MAX: i64 = 1_000_000_000;
-/// The most that a limit by bytes can be.
+/// The highest limit of bytes.
 pub(super) const BYTES_MAX: i64 = 1_000_000_000_000;
 
 impl Default for Config {
@@ -73,7 +73,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the settings as a deployment has them: text by name. An unreadable one is an error, not a default.
+    /// Reads the settings of a deployment, each a text with a name. An unreadable setting is an error, whose text is for
+    /// the operator; it never falls back to the default.
     pub fn from_settings(setting: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let default = Self::default();
         let number = |name: &str, default: i64, max: i64| match setting(name) {
@@ -119,7 +120,7 @@ impl Config {
         })
     }
 
-    /// What holds of one key: where a rule names it, what that says, else the defaults.
+    /// The settings of one key: what its rule says, and the defaults for the rest.
     pub fn for_key(self, key: &Key) -> Self {
         let Self { key_rules, .. } = &self;
         let Some(rule) = key_rules.first_for(key).cloned() else {
@@ -136,18 +137,18 @@ impl Config {
         }
     }
 
-    /// Whether it says what holds of a key, whichever that is.
+    /// Whether these settings apply as they are, because no key rules are left.
     pub fn is_of_key(&self) -> bool {
         self.key_rules.is_empty()
     }
 
-    /// The retention in seconds; `None`: for ever.
+    /// The retention in seconds; `None` means for ever.
     pub fn retention(&self) -> Option<i64> {
         Some(self.retention_s).filter(|retention_s| *retention_s < FOREVER_S)
     }
 }
 
-/// A share of 1, in millionths. Not by way of a float: what reads one is 10 kB of the Worker's bundle.
+/// Reads a number from 0 to 1 as millionths. It does not parse a float, which would add 10 kB to the Worker's bundle.
 fn share_ppm(text: &str) -> Option<u32> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_number = [whole, fraction].iter().all(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));

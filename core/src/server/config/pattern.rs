@@ -1,18 +1,18 @@
-//! Patterns of keys: a key, or the beginning of keys and `*`.
+//! Patterns of keys: one key, or the beginning of keys followed by `*`.
 
 use crate::id::Key;
 
-/// Names keys. `*` is special only as the last character.
+/// Names one key or many. `*` is special only as the last character.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyPattern(String);
 
 impl KeyPattern {
-    /// As it was read.
+    /// The pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it names this key.
+    /// Whether the pattern names this key.
     pub fn matches(&self, key: &Key) -> bool {
         match self.0.strip_suffix('*') {
             Some(beginning) => key.as_str().starts_with(beginning),

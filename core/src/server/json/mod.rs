@@ -1,7 +1,6 @@
-//! JSON, as far as the server needs it: [`read`] what clients and operators send, [`write`] what they are told.
+//! JSON, as far as the server needs it: [`read`] takes what clients and operators send, [`write`] makes what they get.
 //!
-//! Invariant: neither is generic over what is read or written. Each type would bring a parser of its own, and the Worker's bundle has
-//! a limit.
+//! Invariant: neither is generic over a Rust type. Each type would add its own parser to the Worker's bundle, whose size is limited.
 
 pub mod read;
 pub mod write;

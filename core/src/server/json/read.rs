@@ -1,25 +1,25 @@
-//! Reads JSON: serde_json makes one kind of tree of any text, and members are taken out of it by name and type.
+//! Reads JSON. serde_json parses any text into one kind of tree; callers then take members out of it by name and type.
 //!
 //! Invariants:
-//! - A member that is taken is there once, or it is an error; so is one of another type. `null` is a member that is not there.
-//! - An integer is written as one: `1.0` and `1e3` are none.
+//! - Taking a member fails if it occurs twice or has another type. A member that is `null` counts as absent.
+//! - An integer must be written as one: `1.0` and `1e3` are not integers.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a text says.
+/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number without fraction and exponent that fits.
+    /// A number without fraction and exponent that fits into 64 bits.
     Integer(i64),
     /// Any other number.
     Real(f64),
-    /// A string: a part of the text, where nothing in it is escaped.
+    /// A string. It borrows from the text if nothing in it is escaped.
     Text(Cow<'a, str>),
     /// An array.
     Array(Vec<Json<'a>>),
@@ -36,19 +36,19 @@ pub struct Members<'a>(Vec<(Name<'a>, Json<'a>)>);
 struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Json<'a> {
-    /// Reads a whole text. The error may quote it.
+    /// Reads a whole text. The error may quote the text.
     pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| error.to_string())
     }
 }
 
 impl<'a> Members<'a> {
-    /// Reads a text that is an object.
+    /// Reads a text that must be an object.
     pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         Self::try_from(Json::parse(text)?).map_err(|_| "not a JSON object".to_owned())
     }
 
-    /// Takes a member of any type.
+    /// Takes a member of any type; `None` if it is absent or `null`.
     pub fn any(&mut self, name: &str) -> Result<Option<Json<'a>>, String> {
         let mut found = self.0.extract_if(.., |(each, _)| each.0 == name).map(|(_, json)| json);
         match (found.next(), found.next()) {
@@ -57,12 +57,12 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// How many there are, `null` too.
+    /// How many members are left, including those that are `null`.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes a member that may be left out.
+    /// Takes a member that may be absent.
     pub fn optional<T: TryFrom<Json<'a>, Error = &'static str>>(&mut self, name: &str) -> Result<Option<T>, String> {
         let taken = self.any(name)?.map(T::try_from).transpose();
         taken.map_err(|expected| format!("{name} must be {expected}"))
@@ -73,18 +73,18 @@ impl<'a> Members<'a> {
         self.optional(name)?.ok_or_else(|| format!("missing field `{name}`"))
     }
 
-    /// Takes all, whatever their names.
+    /// Takes all members, whatever their names.
     pub fn all(self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> {
         self.0.into_iter().map(|(name, json)| (name.0, json))
     }
 
-    /// Makes sure that all were taken.
+    /// Fails if any member was not taken.
     pub fn end(self) -> Result<(), String> {
         self.0.first().map_or(Ok(()), |(Name(name), _)| Err(format!("unknown field `{name}`")))
     }
 }
 
-/// How a value of one type is taken out of the tree.
+/// Says how a value of each type is taken out of the tree.
 macro_rules! taken {
     ($($type:ty: $expected:literal, $($variant:pat => $value:expr),+;)+) => {
         $(impl<'a> TryFrom<Json<'a>> for $type {

@@ -1,19 +1,19 @@
-//! Writes JSON: objects member by member, in the order in which they are told.
+//! Writes JSON: objects member by member, in the order of the calls.
 //!
-//! Invariant: whatever text is given, what is written is JSON. What is put in as it is has been written here.
+//! Invariant: the result is valid JSON, whatever texts go in. Only JSON that this module wrote is copied without escaping.
 
-/// Most objects have fewer.
+/// Most objects are shorter.
 const OBJECT_BYTES: usize = 256;
 
-/// JSON that is whole.
+/// A complete JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written(String);
 
-/// An object that more can be added to.
+/// An object that can still get members.
 #[derive(Debug, Clone, Default)]
 pub struct Object(String);
 
-/// What a member may be.
+/// The value of a member.
 #[derive(Debug)]
 pub enum Value<'a> {
     /// `null`
@@ -24,9 +24,9 @@ pub enum Value<'a> {
     Integer(i64),
     /// A string.
     Text(&'a str),
-    /// What has been written.
+    /// JSON that was written before.
     Written(Written),
-    /// The same, which is written elsewhere as well.
+    /// The same, borrowed, for JSON that is used more than once.
     Again(&'a Written),
 }
 
@@ -45,13 +45,13 @@ impl Object {
         }
     }
 
-    /// The whole.
+    /// Completes the object.
     pub fn end(self) -> Written {
         Written(if self.0.is_empty() { "{}".to_owned() } else { self.0 + "}" })
     }
 
     fn put(&mut self, name: &str, value: Value<'_>) {
-        // Else one of some members is moved with each of them.
+        // Without this, the text would be moved again and again as it grows.
         if self.0.is_empty() {
             self.0.reserve(OBJECT_BYTES);
         }
@@ -87,23 +87,23 @@ pub fn array<'a, T: Into<Value<'a>>>(items: impl IntoIterator<Item = T>) -> Writ
 }
 
 fn quote(text: &mut String, value: &str) {
-    // Most need no escape, and are looked at once.
+    // Most texts need no escape; checking that is cheaper than escaping.
     if is_plain(value) {
         text.push('"');
         text.push_str(value);
         text.push('"');
     } else {
-        // A string can't fail to be written.
+        // Writing a string to a string can't fail.
         text.push_str(&serde_json::to_string(value).unwrap_or_default());
     }
 }
 
-/// Whether nothing of it is to be escaped: no control character, no `"`, no `\`. Eight bytes are looked at together, for all of an answer goes
-/// through here.
+/// Whether nothing in the text needs an escape: no control character, no `"`, no `\`. Checks eight bytes at a time,
+/// because all of an answer passes through here.
 fn is_plain(value: &str) -> bool {
     let bytes = value.as_bytes();
     match bytes.last_chunk() {
-        // The last eight overlap those before.
+        // The last eight bytes may overlap the word before them, which does no harm.
         Some(last) => bytes.as_chunks().0.iter().chain([last]).all(|word| is_plain_word(u64::from_le_bytes(*word))),
         None => !bytes.iter().any(|byte| matches!(byte, ..0x20 | b'"' | b'\\')),
     }
@@ -111,14 +111,14 @@ fn is_plain(value: &str) -> bool {
 
 fn is_plain_word(word: u64) -> bool {
     const EACH: u64 = u64::MAX / 0xff;
-    // The high bit of the first byte that is below the limit, and maybe of some after it; of none past 0x7f.
+    // Sets the high bit of the first byte below the limit, and perhaps of some bytes after it, but never that of a byte above 0x7f.
     let below = |word: u64, limit: u8| word.wrapping_sub(EACH * u64::from(limit)) & !word;
     let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
     (below(word, 0x20) | is(b'"') | is(b'\\')) & (EACH << 7) == 0
 }
 
 impl Written {
-    /// As text.
+    /// The JSON as text.
     pub fn into_text(self) -> String {
         self.0
     }
@@ -160,7 +160,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// None is past 2^53, see `sql.rs`.
+/// No integer here is past 2^53, see `sql.rs`.
 macro_rules! integers {
     ($($type:ty)+) => {
         $(impl From<$type> for Value<'_> {
