@@ -1,23 +1,24 @@
-//! How often a handler crashed on an id, or may have. Pure: who counts is in [`crate::server::attempt::suspicion`].
+//! Counts how often a handler crashed on an id, or may have. This module does no I/O;
+//! [`crate::server::attempt::suspicion`] decides when to count.
 //!
-//! Invariant: an id on which it crashed [`CRASHES_MAX`] times never runs again.
+//! Invariant: an id on which the handler crashed [`CRASHES_MAX`] times never runs again.
 
 use crate::server::storage::record::{Record, State};
 
-/// An id on which the handler crashed so often never runs again.
+/// The number of crashes after which an id never runs again.
 pub const CRASHES_MAX: i64 = 3;
 
-/// What is counted of an id.
+/// What is counted for one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
     /// How often the handler crashed on it.
     pub crashes: i64,
-    /// Whether it was started since, and has not ended.
+    /// Whether it was started after the last counted crash, and has not ended.
     pub is_started: bool,
 }
 
 impl Count {
-    /// What a record says of its id.
+    /// The count in the record of an id.
     pub fn of(found: Option<&Record>) -> Self {
         match found {
             Some(Record { state: State::Suspect { crashes, is_started }, .. }) => {
@@ -27,7 +28,8 @@ impl Count {
         }
     }
 
-    /// At a start: one before that never ended was a crash; unless it is this very object's, which lives.
+    /// The count at a start. An earlier start that never ended was a crash, unless this same object counted it
+    /// (`is_own`), since that object lives.
     pub fn started(self, is_own: bool) -> Self {
         Self { crashes: self.crashes + i64::from(self.is_started && !is_own), is_started: true }
     }
@@ -37,8 +39,9 @@ impl Count {
         Self { crashes: self.crashes + 1, is_started: false }
     }
 
-    /// For the next holder of a session, whose next place has the same number. It may be the same request, so a client can't take over
-    /// after each crash and begin anew; or another, so it is refused for no crash but its own. `is_own`: as at a start.
+    /// The count for the next holder of a session, whose next place has the same number. That place may be the same
+    /// request, so the count goes on: a client can't reset it by taking over after each crash. It may also be another
+    /// request, so it gets at least one run before it is refused. `is_own`: as in [`Count::started`].
     pub fn handed_on(self, is_own: bool) -> Self {
         Self { crashes: self.started(is_own).crashes.min(CRASHES_MAX - 1), is_started: false }
     }

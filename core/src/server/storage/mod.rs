@@ -1,13 +1,14 @@
 //! What a key keeps, and how it is read and written.
 //!
-//! - [`sql`]: the one trait through which all storage goes; `watched`: whether anything was written
-//! - [`schema`]: the tables, with a version
-//! - [`record`]: records and their life; pure. [`rows`]: their rows; [`survey`]: what is asked of all at once; [`totals`]: what all come to
-//! - [`tombstones`]: those of acknowledged requests, many to a row; [`packed`]: as bytes
+//! - [`sql`]: the trait through which all storage goes; `watched`: whether anything was written
+//! - [`schema`]: the tables and their versions
+//! - [`record`]: records and their life, without I/O. [`rows`]: their rows; [`survey`]: queries over all records;
+//!   [`totals`]: counts of all records
+//! - [`tombstones`]: the tombstones of acknowledged requests, many to a row; [`packed`]: their bytes
 //! - [`retention`]: the fence and the sweep
 //! - [`sessions`]: sessions and their places; [`crashes`]: how often a handler crashed on an id
-//! - [`desk`]: rows of requests that are committed together, read and written together
-//! - [`state`]: what a handler keeps in memory as long as a transaction lasts
+//! - [`desk`]: reads and writes together the rows of requests that are committed together
+//! - [`state`]: what a handler keeps in memory during a transaction
 
 pub mod crashes;
 pub mod desk;

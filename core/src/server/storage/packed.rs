@@ -1,17 +1,17 @@
-//! Packed tombstones as they are kept, whoever keeps them: see [`super::tombstones`].
+//! The bytes of packed tombstones, in whichever row they are stored: see [`super::tombstones`].
 //!
-//! Invariant: what is packed lapses when it should have, rounded up to ten seconds, and never before.
+//! Invariant: a packed tombstone never lapses early. It lapses at its time, rounded up to ten seconds.
 
 use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use crate::id::RequestId;
 use crate::problem::Executed;
 
-/// What lapses later than this is a row of its own: no deadline is so far ahead, unless a client is mistaken.
+/// A tombstone that lapses later than this from now, in ms, gets its own row. Only a mistaken client's deadline is so far ahead.
 pub(super) const AHEAD_MS_MAX: i64 = 600_000;
-/// When a tombstone lapses is kept in units of this, rounded up.
+/// The unit in which the end of a tombstone is stored, in ms, rounded up.
 pub(super) const GRAIN_MS: i64 = 10_000;
 
-/// One packed tombstone. Whose it is says the row that has it.
+/// One packed tombstone. Its row says which principal it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Packed {
     /// The id that must not run.
@@ -21,7 +21,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs the tombstone of an id; `None` of one that needs a row of its own.
+    /// Packs the tombstone of an id; `None` if it needs its own row.
     pub fn of(id: &RequestId, tombstone: &Record, now_ms: i64) -> Option<Self> {
         let kind = TombstoneKind::Acknowledged;
         let LatestDeadline::At(_) = tombstone.deadline else { return None };
@@ -36,24 +36,25 @@ impl Packed {
         }
     }
 
-    /// When it may leave.
+    /// When it may leave, in Unix ms.
     pub fn lapses_ms(&self) -> i64 {
         self.lapses_10s * GRAIN_MS
     }
 
-    /// Whether it is still needed.
+    /// Whether it has not lapsed yet.
     pub fn lasts(&self, now_ms: i64) -> bool {
         self.lapses_ms() > now_ms
     }
 }
 
-/// Packed tombstones as they are kept, as bytes: of each, when it lapses in four bytes, the length of its id in one, and the id. A UUID is its 16
-/// bytes, and has the length 0. They are handed on many times before anybody asks which they are, so they stay bytes.
+/// Packed tombstones as stored bytes. Each has four bytes for the time at which it lapses, one byte for the length of the
+/// id, and the id. A UUID has the length 0 and is stored as its 16 bytes. They stay bytes in memory, because they are
+/// handed on many times before anybody asks for their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bundle(Vec<u8>);
 
 impl Bundle {
-    /// Takes bytes; `None` of what is no bundle.
+    /// Takes bytes; `None` if they are not a valid bundle.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         let is_id = |entry: Entry<'_>| entry.is_uuid || (!entry.id.is_empty() && entry.id.iter().all(is_printable));
         let is_whole = entries(&bytes).all(|entry| entry.is_some_and(is_id));
@@ -65,7 +66,7 @@ impl Bundle {
         &self.0
     }
 
-    /// Adds one.
+    /// Adds a tombstone.
     pub fn push(&mut self, Packed { id, lapses_10s }: &Packed) {
         self.0.extend(u32::try_from(*lapses_10s).unwrap_or(u32::MAX).to_be_bytes());
         match uuid_bytes(id.as_str()) {
@@ -80,28 +81,28 @@ impl Bundle {
         }
     }
 
-    /// Adds those of another.
+    /// Adds the tombstones of another bundle.
     pub fn append(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// Those that are still needed.
+    /// Those that have not lapsed yet.
     pub fn lasting(&self, now_ms: i64) -> Self {
         let lasting = entries(&self.0).flatten().filter(|entry| entry.lapses_ms() > now_ms);
         Self(lasting.flat_map(|entry| entry.whole).copied().collect())
     }
 
-    /// How many there are.
+    /// How many tombstones there are.
     pub fn len(&self) -> usize {
         entries(&self.0).count()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// When the last of them lapses; `None`: there is none.
+    /// When the last of them lapses, in Unix ms; `None` if there are none.
     pub fn lapses_ms(&self) -> Option<i64> {
         entries(&self.0).flatten().map(|entry| entry.lapses_ms()).max()
     }
@@ -115,17 +116,17 @@ impl<'a> FromIterator<&'a Packed> for Bundle {
     }
 }
 
-/// How many of a bundle's are still needed.
+/// How many tombstones of a bundle have not lapsed yet; `None` if the bytes are unreadable.
 pub fn count_lasting(bytes: &[u8], now_ms: i64) -> Option<i64> {
     entries(bytes).map(|entry| Some(i64::from(entry?.lapses_ms() > now_ms))).sum()
 }
 
-/// As [`RequestId::new`] has it.
+/// As [`RequestId::new`] checks it.
 fn is_printable(byte: &u8) -> bool {
     (0x20..0x7f).contains(byte)
 }
 
-/// One of a bundle.
+/// One tombstone in a bundle.
 pub(super) struct Entry<'a> {
     pub lapses_10s: i64,
     pub is_uuid: bool,
@@ -139,7 +140,7 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of a bundle, as far as they can be read; `None` is the last where they can't.
+/// The entries of a bundle. If some bytes are unreadable, the last item is `None`.
 pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Option<Entry<'_>>> {
     let mut rest = Some(bytes);
     std::iter::from_fn(move || {
@@ -158,11 +159,11 @@ fn split_first(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     Some((Entry { lapses_10s: u32::from_be_bytes(*lapses_10s).into(), is_uuid: length == 0, id, whole }, rest))
 }
 
-/// A UUID in its canonical form: so many characters, with hyphens before these of its bytes.
+/// The form of a canonical UUID: its number of characters, and the bytes that have a hyphen before them.
 const UUID_CHARS: usize = 36;
 const HYPHEN_BEFORE: [usize; 4] = [4, 6, 8, 10];
 
-/// The bytes of a UUID in its canonical form; `None` of anything else.
+/// The bytes of a canonical UUID in lower case; `None` for anything else.
 pub(super) fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

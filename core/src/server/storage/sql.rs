@@ -1,23 +1,24 @@
-//! Storage: one small trait over SQLite, in an object or in a test process.
+//! Storage: one small trait over SQLite, in a Durable Object or in a test process.
 //!
 //! Invariants:
 //! - Synchronous: between the first write of a transaction and its end, nothing else runs.
 //! - A transaction that ends with an error leaves nothing behind. Transactions nest.
-//! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1: one that SQL computes beyond comes back as a float.
-//! - A statement is prepared once. SQLite plans by the value of an argument that limits, or that several rows may have which are put in order or
-//!   joined, and prepares again for the next; `+?1` keeps the value from it.
+//! - Numbers cross the object's boundary as `f64`, so no integer is past 2^53 - 1. If SQL computes a larger one, it comes back as a float.
+//! - A statement is prepared once. SQLite's plan depends on the value of an argument in a `LIMIT`, and of one that may
+//!   match several rows which are ordered or joined; it would prepare the statement again for the next value. `+?1` hides
+//!   the value from the planner.
 
 use super::desk::Desk;
 use std::fmt;
 
-/// A value of a row or an argument.
+/// A value in a row, or an argument of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `NULL`
     Null,
     /// An integer within 2^53 - 1 of zero.
     Integer(i64),
-    /// A float. In an object, an integer too that SQL has computed past 2^53 - 1: rounded.
+    /// A float. In an object, also an integer past 2^53 - 1 that SQL computed, rounded.
     Real(f64),
     /// UTF-8 text.
     Text(String),
@@ -56,7 +57,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 }
 
 impl Value {
-    /// The integer, if it is one that a row may hold. SQLite in an object hands integers over as floats.
+    /// The integer, if a row may hold it; `None` for anything else. SQLite in an object returns integers as floats.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
             Self::Integer(value) => Some(*value).filter(|value| value.unsigned_abs() < 1 << 53),
@@ -65,7 +66,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is some.
+    /// The text; `None` for another type.
     pub fn into_text(self) -> Option<String> {
         match self {
             Self::Text(value) => Some(value),
@@ -73,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The bytes, if it is some.
+    /// The bytes; `None` for another type.
     pub fn as_blob(&self) -> Option<&[u8]> {
         match self {
             Self::Blob(value) => Some(value),
@@ -81,7 +82,7 @@ impl Value {
         }
     }
 
-    /// The same, taken out.
+    /// The bytes, taken out; `None` for another type.
     pub fn into_blob(self) -> Option<Vec<u8>> {
         match self {
             Self::Blob(value) => Some(value),
@@ -93,7 +94,7 @@ impl Value {
 /// A row: its values in the order of the columns.
 pub type Row = Vec<Value>;
 
-/// Why a statement or a commit failed.
+/// Why a statement or a commit failed, in words for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlError(pub String);
 
@@ -103,16 +104,16 @@ impl fmt::Display for SqlError {
     }
 }
 
-/// What a transaction's body answers to undo all that it wrote.
+/// Returned by the body of a transaction to undo all that it wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rollback;
 
-/// How a transaction ended, when it did not fail.
+/// How a transaction ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// All is written.
+    /// All of it is written.
     Committed,
-    /// The body asked for it, and nothing is written.
+    /// The body asked to undo it, and nothing is written.
     RolledBack,
 }
 
@@ -121,33 +122,35 @@ pub trait Sql {
     /// Runs one statement and returns all its rows. Arguments are `?1`, `?2`, in order.
     fn exec(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError>;
 
-    /// Runs one statement that gives no rows. Answers how many it has written, or more: what an index has is counted by some.
+    /// Runs one statement that returns no rows. Returns how many rows it wrote, or more, since some implementations also
+    /// count index entries.
     fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError>;
 
     /// Runs `body` in a transaction.
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError>;
 
-    /// The same, without the means to undo what `body` writes, where that is dear: it writes nothing before all that may ask to be undone is over. Should
-    /// it be undone all the same once something is written, whoever has the storage ends, and nothing of the turn is committed.
+    /// Runs `body` in a transaction that may have no savepoint, where a savepoint is expensive. `body` must write nothing
+    /// until nothing can ask for a rollback any more. If it asks for one after a write all the same, the owner of the
+    /// storage ends, and nothing of its turn is committed.
     fn lightly(&self, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
         self.transaction(body)
     }
 
-    /// How many bytes the database has, without its free pages.
+    /// The size of the database in bytes, without its free pages.
     fn database_bytes(&self) -> Result<u64, SqlError>;
 
-    /// What has the engine's rows, where requests are committed together; `None`: nothing but the tables has.
+    /// The desk that keeps rows of the engine in memory, in front of the tables; `None` if the tables alone have them.
     fn desk(&self) -> Option<&Desk<'_>> {
         None
     }
 }
 
-/// Runs `body` in a transaction that is undone if it answers an error.
+/// Runs `body` in a transaction that is undone if `body` returns an error, which is passed on.
 pub fn atomically<T, E: From<SqlError>>(sql: &dyn Sql, body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     transact(sql, false, body)
 }
 
-/// The same; where it `is_light`, by [`Sql::lightly`].
+/// As [`atomically`]; by [`Sql::lightly`] if `is_light`.
 pub(in crate::server) fn transact<T, E: From<SqlError>>(
     sql: &dyn Sql,
     is_light: bool,
@@ -156,7 +159,7 @@ pub(in crate::server) fn transact<T, E: From<SqlError>>(
     let mut body = Some(body);
     let mut result = None;
     let mut work = || {
-        // The body is run once: storage that asks again gets a rollback.
+        // The body runs once: an implementation that calls it again gets a rollback.
         let Some(body) = body.take() else { return Err(Rollback) };
         let outcome = body();
         let ended = if outcome.is_ok() { Ok(()) } else { Err(Rollback) };

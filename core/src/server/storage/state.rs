@@ -1,38 +1,41 @@
-//! What a handler keeps of its rows in memory, as long as a transaction lasts: loaded once, and stored once, however many requests of one commit
-//! work with it.
+//! What a handler keeps in memory of its rows during a transaction. It is loaded once and stored once, however many
+//! requests of one commit work with it.
 //!
 //! Invariants:
-//! - Who asks gets what is stored, or what a request before it in the same transaction has put.
-//! - What may be refused, or be seen by another type, is stored before the next request: where many share a transaction, a later one must not cover it up.
-//! - What was put is stored before its transaction ends. Where one is undone, nothing of it is known any more.
-//! - A statement of the handler's sees what was put, and what it writes is seen by who asks next.
+//! - A read returns what is stored, or what an earlier request of the same transaction has put.
+//! - A value whose storing may fail, or whose rows another type may read, is stored before the next request runs.
+//!   Otherwise, in a shared transaction, a later request could hide the failure.
+//! - What was put is stored before its transaction ends. When a transaction is undone, all of this memory is dropped.
+//! - A statement of the handler sees what was put, and later reads see what the statement writes.
 
 use super::sql::{Sql, SqlError};
 use std::any::Any;
 
-/// Rows as a value: what most requests of a key change, such as its balance. A statement takes longer than all else in a request of a batch, so
-/// what is loaded and stored once for many of them makes each a third cheaper.
+/// Rows as one value, for what most requests of a key change, such as its balance. In a batch, a statement takes longer
+/// than all else in a request. Loading and storing the value once for many requests makes each request a third cheaper.
 ///
-/// An error of [`State::store`] is one of the request's statements: what it asked is undone, and it runs by itself where others were with it.
+/// An error of [`State::store`] counts as an error of the request's statement: the request is undone, and if it shared a
+/// transaction with others, it runs again by itself.
 pub trait State: Clone + 'static {
-    /// Whether it may be kept until the end of a commit, stored once for all its requests: [`State::store`] takes whatever a handler puts, so that no `CHECK`,
-    /// no trigger and no number too large for a statement refuses it, and no other type is of the same rows. Else it is stored after each request.
+    /// Whether the value may stay in memory until the end of a commit and be stored once for all its requests. Set it
+    /// only if [`State::store`] accepts whatever a handler puts (no `CHECK`, no trigger and no number too large can
+    /// refuse it) and no other type uses the same rows. Otherwise it is stored after each request.
     const IS_KEPT: bool = false;
 
-    /// Reads it: also where there is nothing of it yet.
+    /// Reads the value. Must also work where nothing of it is stored yet.
     fn load(sql: &dyn Sql) -> Result<Self, SqlError>;
 
-    /// Writes it.
+    /// Writes the value.
     fn store(&self, sql: &dyn Sql) -> Result<(), SqlError>;
 }
 
-/// What is known of each type. A handler has few.
+/// The known value of each type. A handler has few types.
 #[derive(Default)]
 pub(super) struct States(Vec<Known>);
 
 struct Known {
     state: Box<dyn Stored>,
-    /// Whether it has yet to be stored.
+    /// Whether the value still has to be stored.
     is_changed: bool,
 }
 
@@ -56,7 +59,7 @@ impl States {
         self.0.iter().find_map(|known| (&*known.state as &dyn Any).downcast_ref::<S>()).cloned()
     }
 
-    /// Loads what is not known. It may be of rows that another type has yet to write.
+    /// Loads a value that is not known. First stores what another type may have put into the same rows.
     pub fn load<S: State>(&mut self, sql: &dyn Sql) -> Result<S, SqlError> {
         if !S::IS_KEPT {
             self.write_own(sql)?;
@@ -66,7 +69,7 @@ impl States {
         Ok(state)
     }
 
-    /// What is to be stored. Of others that may be of the same rows nothing is known any more.
+    /// Takes a value to be stored. Drops the values of other types that may use the same rows.
     pub fn put<S: State>(&mut self, state: S, sql: &dyn Sql) -> Result<(), SqlError> {
         self.0.retain(|known| !(&*known.state as &dyn Any).is::<S>());
         if !S::IS_KEPT {
@@ -77,17 +80,17 @@ impl States {
         Ok(())
     }
 
-    /// Stores what has changed. It stays known.
+    /// Stores all changed values, and keeps them in memory.
     pub fn write_all(&mut self, sql: &dyn Sql) -> Result<(), SqlError> {
         self.write(sql, |_| true)
     }
 
-    /// Stores what has changed and is not kept until the end.
+    /// Stores the changed values that may not wait for the end of the commit.
     pub fn write_own(&mut self, sql: &dyn Sql) -> Result<(), SqlError> {
         self.write(sql, |state| !state.is_kept())
     }
 
-    // Once, and not in each place that has it stored.
+    // Not inlined, to keep one copy of the code instead of one for each caller.
     #[inline(never)]
     fn write(&mut self, sql: &dyn Sql, is_due: fn(&dyn Stored) -> bool) -> Result<(), SqlError> {
         for known in self.0.iter_mut().filter(|known| known.is_changed && is_due(&*known.state)) {

@@ -1,8 +1,8 @@
-//! What an administrator asks of all rows of a key at once.
+//! An administrator's queries over all records of a key.
 //!
 //! Invariants:
-//! - Nothing is written here but by [`clear`].
-//! - What a request asks of many rows is bounded, but for one that deletes all of them.
+//! - Only [`clear`] writes.
+//! - Each request looks at a bounded number of rows, except for the one that deletes all of them.
 
 use super::packed;
 use super::record::{Record, State};
@@ -13,16 +13,16 @@ use super::tombstones;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
 
-/// So many rows of each table are looked at for a plot.
+/// The most rows of each table that a plot looks at.
 pub const TIMES_ROWS_MAX: i64 = 10_000;
-/// So many rows are looked at for a page of the records in one state.
+/// The most rows that a page of the records in one state looks at.
 pub const STATE_ROWS_MAX: i64 = 10_000;
-/// So many rows are looked at to tell the oldest. Of more, requests would wait for it.
+/// The most rows among which the oldest is searched for. Searching more would make requests wait.
 const OLDEST_ROWS_MAX: i64 = 1_000;
-/// So many rows with packed tombstones are read at a time.
+/// How many rows with packed tombstones are read at a time.
 const PACKED_ROWS_MAX: i64 = 256;
 
-/// A record without its outcome, and how large that is.
+/// A record without its outcome, with the outcome's status and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glance {
     /// The id.
@@ -35,10 +35,13 @@ pub struct Glance {
     pub bytes: Option<i64>,
 }
 
-/// Up to `limit` records with ids after `after`, in the order of ids. With the [number](super::rows::number) of a state those of them in it, among the first
-/// [`STATE_ROWS_MAX`] rows, and where there are so many, the last of these in whatever state it is: behind it the next page begins. Packed tombstones are none.
+/// Up to `limit` records with ids after `after`, in the order of ids, without packed tombstones.
+///
+/// With the [number](super::rows::number) of a state, it returns only records in that state, among the first
+/// [`STATE_ROWS_MAX`] rows. If there are that many rows, it also returns the last of them in whatever state, since the
+/// next page begins after it.
 pub fn glance(sql: &dyn Sql, after: &str, limit: i64, state: Option<i64>) -> Result<Vec<Glance>, SqlError> {
-    // char(127) is above all ids.
+    // char(127) sorts after all ids.
     let statement = [
         "WITH far AS (SELECT id FROM semel_records WHERE id > ?1 AND ?3 > 0 ORDER BY id LIMIT 1 OFFSET ?4) SELECT ",
         &bare_columns(),
@@ -53,28 +56,28 @@ pub fn glance(sql: &dyn Sql, after: &str, limit: i64, state: Option<i64>) -> Res
         let status = row.pop()?.as_integer();
         let id = RequestId::new(row.pop()?.into_text()?).ok()?;
         let record = from_bare_row(row)?;
-        // Of what is in doubt, this column has where it was sent.
+        // A request in doubt stores in this column where it was sent.
         let status = status.filter(|_| matches!(record.state, State::Executed(..)));
         Some(Glance { id, record, status, bytes })
     };
     rows.into_iter().map(|row| glance(row).ok_or_else(unreadable)).collect()
 }
 
-/// How many records and tombstones have their instant in each step of time.
+/// How many records and tombstones fall into each step of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times {
     /// Records, by step.
     pub records: Vec<i64>,
-    /// Tombstones, by step. A packed one has the instant of the row that it is in: its acknowledgement's, or, of one that a record
-    /// carries on, that record's.
+    /// Tombstones, by step. A packed one counts at the time of its row: of the acknowledgement, or of the record that carries it.
     pub tombstones: Vec<i64>,
     /// Whether there are more rows of packed tombstones than were looked at.
     pub is_truncated: bool,
 }
 
-/// Counts by time, among the first [`TIMES_ROWS_MAX`] rows in the order of ids, and as many chunks of packed tombstones.
+/// Counts by time, among the first [`TIMES_ROWS_MAX`] rows in the order of ids and as many chunks of packed tombstones.
+/// Times are in Unix ms.
 pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i64) -> Result<Times, SqlError> {
-    // In an object arguments are floats, and their quotient would be one.
+    // In an object, arguments are floats, so their quotient would be a float as well.
     let statement = "SELECT (at_ms - CAST(?1 AS INTEGER)) / CAST(?2 AS INTEGER) AS step, sum(state IN (?4, ?5, ?6, ?7)), count(*) \
          FROM (SELECT at_ms, state FROM semel_records ORDER BY id LIMIT +?8) WHERE at_ms >= ?1 GROUP BY step HAVING step < ?3";
     let range = [from_ms, step_ms, count as i64].map(Value::from);
@@ -109,7 +112,8 @@ pub fn times(sql: &dyn Sql, from_ms: i64, step_ms: i64, count: usize, now_ms: i6
     Ok(times)
 }
 
-/// Reads rows with packed tombstones, a page at a time: their instant, and what is packed. Answers how many there were.
+/// Calls `read` with the instant and the bytes of each row with packed tombstones, reading a page at a time. Returns how
+/// many rows there were.
 fn each_packed(
     sql: &dyn Sql,
     statement: &str,
@@ -134,8 +138,8 @@ fn each_packed(
     }
 }
 
-/// The instant of the oldest row, in Unix ms. Of many rows it is what the sweep has seen: none is older, but those in
-/// doubt, which it leaves out.
+/// The instant of the oldest row, in Unix ms. If there are many rows, it is the oldest that the sweep knows of. The sweep
+/// ignores requests in doubt, which may be older.
 pub(in crate::server) fn oldest_ms(sql: &dyn Sql, rows: i64, sweep: &Sweep) -> Result<Option<i64>, SqlError> {
     if rows > OLDEST_ROWS_MAX {
         return Ok(sweep.oldest_ms());
@@ -143,13 +147,13 @@ pub(in crate::server) fn oldest_ms(sql: &dyn Sql, rows: i64, sweep: &Sweep) -> R
     number_of(sql, "SELECT min(at_ms) FROM semel_records")
 }
 
-/// The latest first-sent of all rows, in Unix s.
+/// The latest first-sent of all rows, in Unix seconds.
 pub fn latest_first_sent_s(sql: &dyn Sql) -> Result<Option<i64>, SqlError> {
     number_of(sql, "SELECT max(first_sent_s) FROM semel_records")
 }
 
-/// Deletes all rows, but for packed tombstones: no row tells when their requests were first sent, so no fence can be put behind
-/// them. They lapse within minutes.
+/// Deletes all records except packed tombstones, which lapse within minutes. No row says when their requests were first
+/// sent, so no fence can replace them.
 pub fn clear(sql: &dyn Sql, now_ms: i64) -> Result<(), SqlError> {
     if holds(Rule::PackedOutliveKey) {
         tombstones::put_carried(sql, now_ms)?;

@@ -1,13 +1,16 @@
-//! Packed tombstones: those of acknowledged requests, many to a row.
+//! Packed tombstones: the tombstones of acknowledged requests, many to a row.
 //!
-//! A tombstone whose end is fixed, since deadlines bound all attempts of its id, needs no row of its own. It is carried by the
-//! record of the request that brought the acknowledgement, and goes on to the next when that one is acknowledged itself; or it
-//! lies with others in a chunk. So an acknowledgement costs the deletion of its record, and little more.
+//! A tombstone needs no row of its own if its end is fixed, which is so when deadlines bound all attempts of its id. The
+//! record of the request that brought the acknowledgement carries it. When that record is acknowledged in turn, the next
+//! one carries it on. Otherwise it is stored with others in a chunk. So an acknowledgement costs the deletion of its
+//! record and little more.
 //!
 //! Invariants:
-//! - What is packed ran, was acknowledged, and lapses: until then it is in a row, whatever becomes of the record that carries it.
-//! - Which ids are packed is known in memory, by a hash of id and principal, and rebuilt from the rows. A record comes before it.
-//! - A packed tombstone lapses when it should have, rounded up to ten seconds, and never before.
+//! - The request of a packed tombstone ran and was acknowledged. The tombstone stays in a row until it lapses, even if
+//!   the record that carries it leaves.
+//! - Memory knows which ids are packed, by a hash of id and principal, and rebuilds that from the rows. A record takes
+//!   precedence over a packed tombstone.
+//! - A packed tombstone never lapses early. It lapses at its time, rounded up to ten seconds.
 
 use super::packed::{self, AHEAD_MS_MAX, Bundle, Entry, GRAIN_MS, Packed, uuid_bytes};
 use super::record::{LatestDeadline, Record, State, TOMBSTONE_GRACE_MS, TombstoneKind};
@@ -20,15 +23,15 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A record carries at most so many; those of a request that would carry more go into a chunk.
+/// The most tombstones that a record carries; those of a request that would carry more go into a chunk.
 pub const CARRIED_MAX: usize = 24;
-/// Without a record to carry them, fewer than these are rows of their own: to write a chunk and to delete it would cost more.
+/// With no record to carry them, fewer tombstones than this get their own rows: writing and deleting a chunk would cost more.
 pub const CHUNK_MIN: usize = 3;
-/// So many chunks are looked at in one page, of the sweep or when an object starts.
+/// The most chunks that one page reads, in a sweep or when an object starts.
 pub const CHUNKS_MAX: i64 = 128;
-/// What stands for an id in memory. As numbers, they are compared at once.
+/// Stands for an id in memory. Numbers can be compared in one step.
 type IdHash = u128;
-/// What stands for a principal in memory.
+/// Stands for a principal in memory.
 pub type PrincipalHash = u64;
 
 fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
@@ -37,12 +40,13 @@ fn hash<const N: usize>(text: impl AsRef<[u8]>) -> [u8; N] {
     hash
 }
 
-/// Nobody can choose two ids, or be given two names, for which these are the same.
+/// Hashes an id. Nobody can find two ids with the same hash.
 fn id_hash(id: &RequestId) -> IdHash {
     uuid_bytes(id.as_str()).map_or_else(|| hashed(id.as_str()), of_uuid)
 }
 
-/// A UUID stands for itself, if it is as all are that are made as UUIDs: what is hashed has another variant. What no text begins with tells the bytes of others from texts.
+/// The hash of a UUID. A UUID of the RFC's variant stands for itself; hashes of other ids have another variant. The bytes
+/// of any other UUID are hashed behind a byte with which no text begins, so that they differ from a text.
 fn of_uuid(bytes: [u8; 16]) -> IdHash {
     let uuid = u128::from_be_bytes(bytes);
     if uuid & VARIANT == MADE { uuid } else { hashed([&[0xff][..], &bytes].concat()) }
@@ -52,37 +56,38 @@ fn hashed(bytes: impl AsRef<[u8]>) -> IdHash {
     u128::from_be_bytes(hash(bytes)) | VARIANT
 }
 
-/// The bits of a UUID that tell its variant, and what they are of one that was made as RFC 9562 says.
+/// The bits of a UUID that hold its variant, and their value in a UUID made by RFC 9562.
 const VARIANT: u128 = 0b11 << 62;
 const MADE: u128 = 0b10 << 62;
 
-/// The same of principals.
+/// Hashes the name of a principal. Nobody can choose two names, or be given them, that have the same hash.
 pub fn principal_hash(principal: &str) -> PrincipalHash {
     u64::from_be_bytes(hash(principal))
 }
 
-/// Which ids are packed. To copy it costs nothing: what a request adds is apart until that is committed.
+/// Knows which ids are packed. Cloning it is cheap: what a request adds is kept apart until it is committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Index {
     kept: Arc<Kept>,
     added: Vec<(i64, IdHash, PrincipalHash)>,
-    /// What was there of ids, where that may yet have to be put back; `None`: it may not.
+    /// The earlier entries of ids, while they may have to be put back; `None` if they need not be.
     before: Option<Arc<Vec<Before>>>,
 }
 
-/// What was there of an id.
+/// The earlier entry of an id; `None` if it had none.
 type Before = (IdHash, Option<(i64, PrincipalHash)>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Kept {
-    /// When each lapses, and whose it is.
+    /// For each id, when its tombstone lapses, and its principal's hash.
     ids: BTreeMap<IdHash, (i64, PrincipalHash)>,
-    /// Those that lapse, by when. One that has come to lapse later is still there, and there as well; so may be what was taken back.
+    /// The ids by when they lapse. An id that now lapses later is also still listed at its earlier time; one that was
+    /// taken back may be listed too.
     ends: Uncompared<BTreeMap<i64, Vec<IdHash>>>,
 }
 
 impl Kept {
-    /// Takes one that lapses no sooner than was known. Answers what was known.
+    /// Adds an id unless it is known to lapse no sooner. Returns the earlier entry.
     fn keep(&mut self, lapses_10s: i64, id: IdHash, principal: PrincipalHash) -> Option<(i64, PrincipalHash)> {
         let known = self.ids.get(&id).copied();
         if known.is_none_or(|(known_10s, _)| known_10s < lapses_10s) {
@@ -94,22 +99,23 @@ impl Kept {
 }
 
 impl Index {
-    /// Adds a tombstone that was packed.
+    /// Adds a packed tombstone.
     pub fn add(&mut self, principal: PrincipalHash, packed: &Packed) {
         self.added.push((packed.lapses_10s, id_hash(&packed.id), principal));
     }
 
-    /// What is taken over or lapses from now on may have to be taken back: a copy of all would cost the more, the more there is.
+    /// Begins to note what is taken over or lapses, so that it can be taken back. A copy of the whole index would cost
+    /// more, the larger it is.
     pub fn begin(&mut self) {
         self.before = Some(Arc::default());
     }
 
-    /// What was taken over since stays, and what has lapsed is gone.
+    /// Keeps all that was taken over and dropped since [`Index::begin`].
     pub fn keep(&mut self) {
         self.before = None;
     }
 
-    /// Takes back what was taken over since, and what has lapsed.
+    /// Takes back all that was taken over and dropped since [`Index::begin`].
     pub fn take_back(&mut self) {
         self.added.clear();
         let before = self.before.take().unwrap_or_default();
@@ -130,7 +136,7 @@ impl Index {
         }
     }
 
-    /// Takes over what was added, and drops what has lapsed. Answers how many more there are.
+    /// Takes over what was added and drops what has lapsed. Returns by how many the number of ids has grown, which may be negative.
     pub fn settle(&mut self, now_ms: i64) -> i64 {
         let has_lapsed =
             |lapses_10s: &i64| lapses_10s.saturating_mul(GRAIN_MS) <= now_ms || !holds(Rule::TombstoneStays);
@@ -157,7 +163,8 @@ impl Index {
         more
     }
 
-    /// The tombstone of an id, as one who asks is to see it: another's principal is not told.
+    /// The tombstone of an id as `asks` may see it. If it belongs to another principal, the record has
+    /// [`Principal::another`] as its principal.
     pub fn find(&self, id: &RequestId, asks: &Principal, first_sent_s: Option<i64>, now_ms: i64) -> Option<Record> {
         if self.kept.ids.is_empty() && self.added.is_empty() {
             return None;
@@ -170,7 +177,7 @@ impl Index {
         let principal = if owner == principal_hash(asks.as_str()) { asks.clone() } else { Principal::another() };
         Some(Record {
             principal,
-            // Deadlines bound all that came before, so only what comes now counts.
+            // Deadlines bound all earlier attempts, so only this attempt's first-sent counts.
             first_sent_s,
             at_ms: now_ms,
             deadline: LatestDeadline::At(lapses_ms - TOMBSTONE_GRACE_MS),
@@ -179,17 +186,17 @@ impl Index {
         })
     }
 
-    /// How many there are, but for what was added and is not settled.
+    /// How many ids are packed, without those that were added and are not settled.
     pub fn count(&self) -> i64 {
         self.kept.ids.len() as i64
     }
 
-    /// When the last of them lapses.
+    /// When the last of them lapses, in Unix ms.
     pub fn until_ms(&self) -> i64 {
         self.kept.ends.0.last_key_value().map_or(0, |(lapses_10s, _)| lapses_10s.saturating_mul(GRAIN_MS))
     }
 
-    /// Reads what is carried by records with ids after `after`, up to `last`.
+    /// Reads the tombstones that are carried by records with ids after `after`, up to and including `last`.
     pub fn read_carried(&mut self, sql: &dyn Sql, after: &str, last: &str) -> Result<(), SqlError> {
         let statement = format!(
             "SELECT id, {}, carried FROM semel_records WHERE id > ?1 AND id <= ?2 AND carried IS NOT NULL",
@@ -198,7 +205,7 @@ impl Index {
         self.read(sql.exec(&statement, &[after.into(), last.into()])?).map(|_| ())
     }
 
-    /// Reads a page of chunks after `after`, but for what has lapsed by now. The last of them, where there may be more.
+    /// Reads one page of chunks after `after` that have not lapsed. Returns the last chunk read if there may be more.
     pub fn read_chunks(&mut self, sql: &dyn Sql, after: i64, now_ms: i64) -> Result<Option<i64>, SqlError> {
         let statement = "SELECT chunk, principal, entries FROM semel_tombstones WHERE chunk > ?1 AND lapses_ms > ?3 \
              ORDER BY chunk LIMIT +?2";
@@ -208,7 +215,7 @@ impl Index {
         Ok(last.filter(|_| !is_last))
     }
 
-    /// Reads rows: each has its place, a principal, and what is packed. Answers the last place.
+    /// Reads rows of a place, a principal and packed tombstones each. Returns the last place.
     fn read(&mut self, rows: Vec<Row>) -> Result<Option<Value>, SqlError> {
         let mut last = None;
         for row in rows {
@@ -228,16 +235,16 @@ impl Index {
     }
 }
 
-/// What chunks come to.
+/// What the chunks of a key say about time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// When the first may leave; [`i64::MAX`]: there is none.
+    /// When the first chunk may leave, in Unix ms; [`i64::MAX`] if there is none.
     pub due_ms: i64,
-    /// The clock of the latest, in Unix ms.
+    /// The key's clock when the last chunk was written, in Unix ms.
     pub clock_ms: i64,
 }
 
-/// Looks at the first chunk and the last: they are in the order in which they came, and leave in it.
+/// Looks at the first and the last chunk. Chunks leave in the order in which they came.
 pub fn ends(sql: &dyn Sql) -> Result<Ends, SqlError> {
     let statement = "SELECT lapses_ms, (SELECT at_ms FROM semel_tombstones ORDER BY chunk DESC LIMIT 1) \
          FROM semel_tombstones ORDER BY chunk LIMIT 1";
@@ -247,7 +254,7 @@ pub fn ends(sql: &dyn Sql) -> Result<Ends, SqlError> {
     Ok(Ends { due_ms: integer(0)?, clock_ms: integer(1)? })
 }
 
-/// Writes tombstones of one principal as a chunk, if there are any. Answers when it lapses.
+/// Writes the tombstones of one principal as a chunk, if there are any. Returns when the chunk lapses, in Unix ms.
 pub fn put_chunk(sql: &dyn Sql, principal: &Principal, packed: &Bundle, now_ms: i64) -> Result<Option<i64>, SqlError> {
     let Some(lapses_ms) = packed.lapses_ms() else { return Ok(None) };
     let statement = "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) VALUES (?1, ?2, ?3, ?4)";
@@ -256,7 +263,7 @@ pub fn put_chunk(sql: &dyn Sql, principal: &Principal, packed: &Bundle, now_ms: 
     Ok(Some(lapses_ms))
 }
 
-/// Writes what records carry as chunks of its own, so that the records can go. These lapse as late as any may.
+/// Copies what all records carry into chunks, so that the records can be deleted. These chunks lapse as late as any tombstone may.
 pub fn put_carried(sql: &dyn Sql, now_ms: i64) -> Result<(), SqlError> {
     let statement = format!(
         "INSERT INTO semel_tombstones (at_ms, lapses_ms, principal, entries) \
@@ -266,22 +273,22 @@ pub fn put_carried(sql: &dyn Sql, now_ms: i64) -> Result<(), SqlError> {
     sql.exec(&statement, &[now_ms.into(), (now_ms + AHEAD_MS_MAX + GRAIN_MS).into()]).map(|_| ())
 }
 
-/// What became of a page of chunks.
+/// What happened to a page of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Whether any left.
+    /// Whether any chunk was deleted.
     pub any: bool,
-    /// When the next may, in Unix ms; [`i64::MAX`]: there is none.
+    /// When the next chunk may leave, in Unix ms; [`i64::MAX`] if there is none.
     pub next_due_ms: i64,
 }
 
-/// Deletes chunks that have lapsed, from the oldest on. None keeps those behind it for longer than [`AHEAD_MS_MAX`].
+/// Deletes chunks that have lapsed, from the oldest on. A chunk delays those behind it by at most [`AHEAD_MS_MAX`].
 pub fn drop_lapsed(sql: &dyn Sql, now_ms: i64) -> Result<Dropped, SqlError> {
     let statement = "SELECT chunk, lapses_ms FROM semel_tombstones ORDER BY chunk LIMIT +?1";
     let rows = sql.exec(statement, &[CHUNKS_MAX.into()])?;
     let is_all = (rows.len() as i64) < CHUNKS_MAX;
     let mut last = None;
-    // Behind a full page of lapsed chunks there may be more, due at once.
+    // After a full page of lapsed chunks there may be more, so the next page is due at once.
     let mut next_due_ms = if is_all { i64::MAX } else { 0 };
     for row in rows {
         let place = (row.first().and_then(Value::as_integer), row.get(1).and_then(Value::as_integer));

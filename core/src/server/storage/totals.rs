@@ -1,44 +1,46 @@
-//! What all records come to, which an object has to know when it starts.
+//! The totals over all records, which an object needs when it starts.
 //!
 //! Invariants:
-//! - What was kept is what the rows come to: whatever changes a row takes it away, in the same transaction.
-//! - Nothing here looks at more rows than a page has.
+//! - Stored totals match the rows: whatever changes a row deletes them, in the same transaction.
+//! - No function here looks at more rows than a page has.
 
 use super::record::Change;
 use super::rows::number;
 use super::sql::{Sql, SqlError, Value};
 
-/// What records come to.
+/// Totals over records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Totals {
-    /// How many there are.
+    /// The numbers of records.
     pub count: Change,
     /// The latest clock in any row, in Unix ms.
     pub clock_ms: i64,
-    /// The earliest clock in any row, but in those in doubt, which never leave by themselves: for how long one stays says nothing of what
-    /// is due.
+    /// The earliest clock in any row, in Unix ms. Requests in doubt do not count: they never leave by themselves, so
+    /// their age says nothing about what is due.
     pub oldest_ms: Option<i64>,
-    /// The earliest, of those that leave by the fence; or of all.
+    /// The earliest clock in a row that leaves by the fence, in Unix ms. Totals that were stored have the earliest clock
+    /// in any row instead.
     pub oldest_fenced_ms: Option<i64>,
-    /// When the first of the others lapses; or when the first of all may leave.
+    /// When the first of the other rows lapses, in Unix ms. Totals that were stored have the time when the first of all
+    /// rows may leave instead.
     pub lapses_ms: Option<i64>,
-    /// Of what records carry, none lasts longer; `None`: it has to be looked at.
+    /// The latest time at which a carried tombstone lapses, in Unix ms; `None` if the rows have to be read for it.
     pub carried_until_ms: Option<i64>,
-    /// Of the sessions; `None`: they have to be looked at.
+    /// The totals over sessions; `None` if the rows have to be read for them.
     pub sessions: Option<SessionTotals>,
 }
 
-/// What all sessions come to.
+/// Totals over sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionTotals {
-    /// How many there are.
+    /// How many sessions there are.
     pub count: i64,
-    /// Of those that are no stubs, none was last used before; `None`: there is none.
+    /// No session that is not a stub was last used before this, in Unix ms; `None` if there is no such session.
     pub used_ms: Option<i64>,
 }
 
 impl Totals {
-    /// With what more rows come to, which were counted.
+    /// The sum with the totals of further rows.
     #[must_use]
     pub fn with(self, more: Self) -> Self {
         let earlier = |one: Option<i64>, other| one.into_iter().chain(other).min();
@@ -76,14 +78,14 @@ impl Totals {
     }
 }
 
-/// What all rows come to, as it was kept; `None`: they have to be counted.
+/// The stored totals; `None` if the rows have to be counted.
 pub fn kept(sql: &dyn Sql) -> Result<Option<Totals>, SqlError> {
     let statement = "SELECT rows, records, clock_ms, oldest_ms, oldest_ms, due_ms, carried_until_ms, sessions, used_ms, dispatched FROM semel_totals LIMIT 1";
     let rows = sql.exec(statement, &[])?;
     rows.first().map(|row| Totals::from_row(row).ok_or_else(unreadable)).transpose()
 }
 
-/// Counts up to `limit` rows with ids after `after`, and answers the last of these ids; `None` where there are none.
+/// Counts up to `limit` rows with ids after `after`, and returns the last of these ids; `None` if there are no such rows.
 pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, String)>, SqlError> {
     let statement = "SELECT count(*), coalesce(sum(state IN (?1, ?2, ?3, ?4)), 0), coalesce(max(at_ms), 0), \
          min(iif(state <> ?7, at_ms, NULL)), min(iif(lapses_ms IS NULL AND state <> ?7, at_ms, NULL)), min(lapses_ms), \
@@ -100,7 +102,7 @@ pub fn page(sql: &dyn Sql, after: &str, limit: i64) -> Result<Option<(Totals, St
     }
 }
 
-/// Keeps what the rows come to, for the next start.
+/// Stores the totals for the next start.
 pub fn keep(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
     let Totals {
         count: Change { records, tombstones, dispatched },
@@ -118,7 +120,7 @@ pub fn keep(sql: &dyn Sql, totals: &Totals) -> Result<(), SqlError> {
     sql.exec(statement, &[numbers.as_slice(), &others].concat()).map(|_| ())
 }
 
-/// Takes away what was kept: the next start counts the rows.
+/// Deletes the stored totals, so that the next start counts the rows.
 pub fn take_away(sql: &dyn Sql) -> Result<(), SqlError> {
     sql.exec("DELETE FROM semel_totals", &[]).map(|_| ())
 }

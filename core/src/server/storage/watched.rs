@@ -3,7 +3,7 @@
 use super::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
 use std::cell::Cell;
 
-/// See the module.
+/// Wraps storage and notes whether anything was written.
 pub(in crate::server) struct Watched<'a> {
     sql: &'a dyn Sql,
     has_written: Cell<bool>,
@@ -14,7 +14,7 @@ impl<'a> Watched<'a> {
         Self { sql, has_written: Cell::new(false) }
     }
 
-    /// Whether anything was that is not known to be undone.
+    /// Whether anything was written that is not known to be undone.
     pub fn has_written(&self) -> bool {
         self.has_written.get()
     }

@@ -1,16 +1,16 @@
-//! The rows of requests: read ahead in one statement, and written behind in a few.
+//! The desk: storage in front of storage, which reads rows of requests ahead in one statement and writes them behind in a few.
 //!
-//! A desk is storage in front of storage: for requests that are committed together as long as one transaction that its owner has begun, for
-//! another as long as it is worked on. What becomes of a record ([`records`]) or of
-//! a place ([`places`]) stays in memory until all have run, or until something asks the tables for it; whoever asks for it by its id has
-//! it from here. So it is with what a handler keeps in memory ([`super::state`]).
+//! Requests that are committed together share a desk for as long as their owner's transaction lasts. A request by itself
+//! has its own desk while it is worked on. The new state of a record ([`records`]) or of a place ([`places`]) stays in
+//! memory until all requests have run, or until something else reads or writes the tables. A lookup by id is answered
+//! from memory. The same holds for what a handler keeps in memory ([`super::state`]).
 //!
 //! Invariants:
-//! - Who asks sees what was written before, whether or not the tables have it yet.
-//! - Where many share it, nothing is undone here: where one of the requests undoes what it did, all of the transaction has to be
-//!   ([`Desk::is_undone`]), and each is to run by itself. So a request costs no transaction of its own.
-//! - A request that has it to itself has transactions of its own. What waits is written before one ends, and dropped where one is undone.
-//! - What waits to be written is bounded.
+//! - A read sees what was written before, whether or not the tables have it yet.
+//! - A shared desk can't undo a single request. If one request undoes what it did, the whole transaction has to be undone
+//!   ([`Desk::is_undone`]), and each request runs again by itself. So a request costs no transaction of its own.
+//! - A request with its own desk has its own transactions. What waits is written before a transaction ends, and dropped if it is undone.
+//! - The amount that waits to be written is bounded.
 
 mod places;
 mod recent;
@@ -31,19 +31,19 @@ use recent::Recent;
 use records::{Records, Texts};
 use std::cell::{Cell, RefCell};
 
-/// When outcomes of so many bytes wait, all are written.
+/// All waiting rows are written once their outcomes have more bytes than this.
 const WAITING_BYTES_MAX: usize = 256 << 10;
-/// An object's SQLite takes so many arguments of a statement.
+/// How many arguments a statement may have in an object's SQLite.
 const ARGUMENTS_MAX: usize = 100;
 
-/// What a desk leaves to the next. Whatever changes the engine's tables without a desk has it thrown away.
+/// What a desk leaves to the next one. It must be thrown away if anything changes the engine's tables without a desk.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
     texts: Texts,
     recent: Recent,
 }
 
-/// See the module.
+/// Storage in front of storage; see the module.
 pub struct Desk<'a> {
     sql: &'a dyn Sql,
     records: RefCell<Records>,
@@ -51,24 +51,24 @@ pub struct Desk<'a> {
     texts: RefCell<Texts>,
     recent: RefCell<Recent>,
     states: RefCell<States>,
-    /// Of the outcomes that wait.
+    /// The size of the outcomes that wait, in bytes.
     bytes: Cell<usize>,
     is_undone: Cell<bool>,
-    /// Whether many share it, in a transaction of its owner's.
+    /// Whether many requests share it, in a transaction of its owner.
     is_shared: bool,
-    /// Whether who has it to themselves has begun a transaction.
+    /// Whether the only user of this desk has begun a transaction.
     is_open: Cell<bool>,
-    /// Whether that has no means to undo what it writes: see [`Sql::lightly`].
+    /// Whether that transaction has no savepoint: see [`Sql::lightly`].
     is_light: Cell<bool>,
 }
 
 impl<'a> Desk<'a> {
-    /// A desk that many share, in front of storage in which a transaction is open. `kept`: what the one before it has left.
+    /// A desk that many requests share. `sql` must have an open transaction; `kept` is what the desk before it has left.
     pub fn shared(sql: &'a dyn Sql, kept: Kept) -> Self {
         Self { is_shared: true, ..Self::of_one(sql, kept) }
     }
 
-    /// A desk of one request.
+    /// A desk for one request.
     pub fn of_one(sql: &'a dyn Sql, Kept { texts, recent }: Kept) -> Self {
         Self {
             sql,
@@ -85,7 +85,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// What is of use to the next desk: nothing, where something was undone.
+    /// What the next desk can use: nothing, if something was undone.
     pub fn into_kept(self) -> Kept {
         if self.is_undone.get() {
             return Kept::default();
@@ -93,20 +93,20 @@ impl<'a> Desk<'a> {
         Kept { texts: self.texts.into_inner(), recent: self.recent.into_inner() }
     }
 
-    /// Whether one of the requests has undone what it did, which is still there.
+    /// Whether a request has undone what it did, so that all of the transaction has to be undone.
     pub fn is_undone(&self) -> bool {
         self.is_undone.get() && holds(Rule::DeskUndone)
     }
 
-    /// Has all of it undone.
+    /// Says that all of the transaction has to be undone.
     pub fn undo(&self) {
         self.is_undone.set(true);
     }
 
-    /// Reads, without their outcomes, the records that are to be acknowledged, and those of ids: of these there is none, but where one is replayed. What
-    /// is known already is not read again.
+    /// Reads ahead the records that are to be acknowledged, without their outcomes, and the records of `ids`. Most of
+    /// these ids have none, except for a replay. What is already known is not read again.
     pub fn read_ahead(&self, acknowledged: &[&RequestId], ids: &[RequestId]) -> Result<(), SqlError> {
-        // A request of a session has none.
+        // A request in a session has no id.
         if acknowledged.is_empty() && ids.is_empty() {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Writes all that waits. What is known of other records stays known.
+    /// Writes all that waits. Unchanged records stay in memory.
     pub fn write(&self) -> Result<(), SqlError> {
         self.bytes.set(0);
         let (changed, places) = (self.records.borrow_mut().take_changed(), self.places.take());
@@ -153,7 +153,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Has a record written, or deleted.
+    /// Sets what becomes of a record; `None` deletes it. It may be written later.
     pub(in crate::server) fn change(&self, id: &RequestId, record: Option<&Record>) -> Result<(), SqlError> {
         let bytes = self.records.borrow_mut().change(id, record, &self.recent.borrow());
         self.waits(bytes)
@@ -177,7 +177,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Has a place written.
+    /// Sets what becomes of a place. It may be written later.
     pub(in crate::server) fn put_taken(&self, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
         let waits = self.places.borrow_mut().put(session, seq, taken);
         match waits {
@@ -189,7 +189,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Has the places up to a number deleted.
+    /// Deletes the places up to and including a number, perhaps later.
     pub(in crate::server) fn delete_places(&self, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
         if self.places.borrow_mut().delete(session, up_to_seq) {
             return Ok(());
@@ -198,7 +198,7 @@ impl<'a> Desk<'a> {
         sessions::rows::write_deleted(self.sql, session, up_to_seq)
     }
 
-    /// What a handler keeps in memory.
+    /// The handler's value of that type, loaded if it is not known.
     pub(in crate::server) fn state<S: State>(&self) -> Result<S, SqlError> {
         if let Some(known) = self.states.borrow().get() {
             return Ok(known);
@@ -206,31 +206,32 @@ impl<'a> Desk<'a> {
         self.states.borrow_mut().load(self.sql)
     }
 
-    /// Has it stored.
+    /// Takes a value of the handler's, to be stored later.
     pub(in crate::server) fn put<S: State>(&self, state: S) -> Result<(), SqlError> {
         self.states.borrow_mut().put(state, self.sql)
     }
 
-    /// Has what was put stored; where many share the desk, or nothing is to be written before the end, but for what is kept until then.
+    /// Stores the values that the handler has put. Those that may wait until the commit wait, if many requests share the
+    /// desk, or if nothing may be written before the end.
     pub(in crate::server) fn store_own(&self) -> Result<(), SqlError> {
         let mut states = self.states.borrow_mut();
         if self.is_shared || self.is_light.get() { states.write_own(self.sql) } else { states.write_all(self.sql) }
     }
 
-    /// A transaction of whoever has it to themselves: what waits is written at its end.
+    /// Runs a transaction of the only user of this desk, and writes what waits at its end. On a shared desk it only runs `body`.
     fn run_in(&self, is_light: bool, body: &mut dyn FnMut() -> Result<(), Rollback>) -> Result<Ended, SqlError> {
         if self.is_shared {
             return body().map_or_else(
                 |Rollback| {
                     self.undo();
-                    // What could not be stored is not tried again by what is left of the attempt.
+                    // The rest of the attempt must not try again to store what could not be stored.
                     self.states.take();
                     Ok(Ended::RolledBack)
                 },
                 |()| Ok(Ended::Committed),
             );
         }
-        // One within another, of the handler's: what it undoes is its own.
+        // A nested transaction, of the handler: when it is undone, only its own writes may be lost.
         if self.is_open.get() {
             self.write()?;
         }
@@ -252,7 +253,7 @@ impl<'a> Desk<'a> {
             self.undo();
             self.records.take();
             self.places.take();
-            // A text that was given a number in it has that no longer.
+            // A text that was given a number in this transaction has lost it.
             self.texts.take();
             self.recent.take();
             self.states.take();
@@ -260,10 +261,10 @@ impl<'a> Desk<'a> {
         failed.map_or(ended, Err)
     }
 
-    /// Before a statement that may ask for what waits, or change what is known.
+    /// Prepares for a statement that may read what waits, or change what is known.
     fn before(&self, statement: &str) -> Result<(), SqlError> {
         let reads = statement.starts_with("SELECT ");
-        // What the engine writes is in its own tables; whatever else writes is a handler's, and so may be what reads.
+        // The engine writes only to its own tables. Any other statement that writes is the handler's, and one that reads may be.
         let is_handlers = reads || !writes_to_engines(statement);
         if is_handlers {
             self.states.borrow_mut().write_all(self.sql)?;
@@ -288,7 +289,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Whether a statement that does not read writes to a table of the engine's.
+/// Whether a statement that does not read writes to one of the engine's tables.
 fn writes_to_engines(statement: &str) -> bool {
     let targets = ["INSERT INTO ", "INSERT OR REPLACE INTO ", "INSERT OR IGNORE INTO ", "UPDATE ", "DELETE FROM "];
     targets.iter().find_map(|begin| statement.strip_prefix(begin)).is_some_and(|target| target.starts_with("semel_"))
@@ -322,26 +323,27 @@ impl Sql for Desk<'_> {
     }
 }
 
-/// How rows are written that have some values in common, as many in one statement as it takes arguments. It is made once.
+/// Writes rows that have some values in common, as many in one statement as its arguments allow. The statements are made once.
 ///
-/// What a row has of its own is handed over as one value, bytes that SQL takes apart: each value takes the runtime a third of a µs, and as
-/// long again to be made.
+/// What a row does not share is passed as one value, bytes that SQL takes apart: each value costs the runtime a third of
+/// a µs, and as long again to be made.
 struct Shape {
     table: &'static str,
     /// How many values the rows have in common.
     common: usize,
-    /// New rows.
+    /// The statements that insert new rows.
     insert: Statements,
-    /// New rows in place of others.
+    /// The statements that write new rows over old ones.
     replace: Statements,
 }
 
-/// How many rows each writes. They are few, for each is a statement of its own that has to be compiled and kept.
+/// How many rows each statement writes, with its text. There are few, because each has to be compiled and kept.
 type Statements = [(usize, String); 7];
 
 impl Shape {
-    /// `insert`: how. `columns`: all of a table, parted by commas, and what each is made of: what the rows have in common is `?1` and so on, the bytes
-    /// of each `column1`. Of the row that goes for it `is_gone` holds.
+    /// `insert` is how to insert. `columns` are all columns of the table, with commas between, and `values` is what each
+    /// is made of: `?1` and so on are the common values, and `column1` is the bytes of the row. `is_gone` is the
+    /// condition for the old row that the new one replaces.
     fn new(
         insert: &str,
         table: &'static str,
@@ -355,7 +357,7 @@ impl Shape {
         let values = values.join(", ");
         let statements = |alone: String, before: &str, after: &str| {
             [64, 32, 16, 8, 4, 2, 1].map(|length| match length {
-                // What there is to choose from takes as long as the row itself.
+                // For a single row, a list to select from would take as long as the row itself.
                 1 => (1, alone.replace("column1", &format!("?{}", common + 1))),
                 _ => (length, [before, &choices(common, length), after].concat()),
             })
@@ -373,12 +375,12 @@ impl Shape {
         self.write(sql, &self.insert, common, rows)
     }
 
-    /// Writes new rows in place of others. The platform counts one row for the two.
+    /// Writes new rows over old ones. The platform counts one row written for the two.
     fn replace(&self, sql: &dyn Sql, common: &[Value], rows: Vec<Value>) -> Result<(), SqlError> {
         self.write(sql, &self.replace, common, rows)
     }
 
-    /// That a row is where it was is known from memory. One that is not there is an error, for the new one would be nowhere.
+    /// That the old rows exist is known only from memory. If one does not, this fails, because the new row would be lost.
     fn write(
         &self,
         sql: &dyn Sql,
@@ -399,13 +401,13 @@ impl Shape {
     }
 }
 
-/// The bytes of so many rows, as arguments.
+/// A list of arguments, one for the bytes of each row.
 fn choices(common: usize, length: usize) -> String {
     let arguments: Vec<String> = (1..=length).map(|n| format!("(?{})", common + n)).collect();
     arguments.join(", ")
 }
 
-/// The bytes of a row, that begin with a fingerprint and numbers, of as many digits as any has.
+/// The bytes of a row: the fingerprint, then numbers of a fixed width, then the parts.
 fn row(print: &Fingerprint, numbers: &[i64], parts: &[&[u8]]) -> Value {
     let length = parts.iter().fold(at(numbers.len()), |length, part| length + part.len());
     let mut bytes = Vec::with_capacity(length);
@@ -421,16 +423,16 @@ fn row(print: &Fingerprint, numbers: &[i64], parts: &[&[u8]]) -> Value {
     Value::Blob(bytes)
 }
 
-/// In SQL, the fingerprint of such a row.
+/// SQL for the fingerprint in such bytes.
 const PRINT: &str = "substr(column1, 1, 32)";
 const DIGITS: usize = 20;
 
-/// Where the `n`th number is, counted from 1 as SQLite does; so as well what comes after so many.
+/// The position of the `n`th number (from 0), or of what follows `n` numbers. Positions count from 1, as in SQLite.
 const fn at(n: usize) -> usize {
     32 + n * DIGITS + 1
 }
 
-/// In SQL, the `n`th number.
+/// SQL for the `n`th number.
 fn number(n: usize) -> String {
     format!("CAST(substr(column1, {}, {DIGITS}) AS INTEGER)", at(n))
 }

@@ -1,6 +1,6 @@
 //! Places of sessions on a desk.
 //!
-//! Invariant: a session that is here says what its rows are, once all that waits is written.
+//! Invariant: the rows of a session that is known here are those that the tables will have once all that waits is written.
 
 use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
@@ -15,15 +15,15 @@ use std::sync::LazyLock;
 struct Open {
     name: SessionName,
     session: Session,
-    /// The first and the last of the numbers that have a row in the tables.
+    /// The first and the last number that have a row in the tables.
     stored: Option<(i64, i64)>,
-    /// Those to be written, one after the other.
+    /// Places to be written, with contiguous numbers.
     places: Vec<(i64, Taken)>,
-    /// The places up to this one are to be deleted; 0: none.
+    /// The places up to this number are to be deleted; 0 means none.
     deleted_seq: i64,
 }
 
-/// See the module. Few sessions are asked for together.
+/// The sessions that a desk knows, with what waits of their places. Few sessions are used together.
 #[derive(Debug, Default)]
 pub(super) struct Places(Vec<Open>);
 
@@ -42,7 +42,7 @@ impl Places {
         self.0.iter_mut().find(|open| open.session.number == session)
     }
 
-    /// The place of a number; the outer `None`: it is not known here.
+    /// The place of a number. The outer `None` means that it is not known here.
     pub fn taken(&self, session: i64, seq: i64) -> Option<Option<Taken>> {
         let open = self.0.iter().find(|open| open.session.number == session)?;
         match open.places.iter().find(|(number, _)| *number == seq) {
@@ -51,7 +51,7 @@ impl Places {
         }
     }
 
-    /// Takes the next place of a session. Answers of how many bytes its outcome is; `None`: it has to be written at once.
+    /// Takes the next place of a session, and returns the size of its outcome in bytes; `None` if it must be written at once instead.
     pub fn put(&mut self, session: i64, seq: i64, taken: &Taken) -> Option<usize> {
         let open = self.numbered(session)?;
         if seq != open.session.last_seq() + 1 {
@@ -66,7 +66,7 @@ impl Places {
         }
     }
 
-    /// Takes that the places up to a number are gone, but for the last; whether that is all there is to do.
+    /// Takes note that the places up to a number are deleted, but never the last. Returns whether nothing else has to be done.
     pub fn delete(&mut self, session: i64, up_to_seq: i64) -> bool {
         let Some(open) = self.numbered(session) else { return false };
         let Some(rows) = open.session.rows.as_mut().filter(|rows| up_to_seq < rows.last) else { return false };
@@ -76,7 +76,7 @@ impl Places {
         true
     }
 
-    /// Writes what has changed.
+    /// Writes all that waits.
     pub fn write(self, sql: &dyn Sql) -> Result<(), SqlError> {
         for Open { session, stored, places, deleted_seq, .. } in self.0 {
             let (first, last) = stored.unwrap_or((1, 0));
@@ -88,7 +88,7 @@ impl Places {
                     _ => rows::write_taken(sql, session.number, *seq, taken)?,
                 }
             }
-            // Those that ran in one commit differ in little: mostly, the first is like all.
+            // Outcomes of one commit differ in little: mostly, all of them are like the first.
             while let Some(&(_, first, outcome, _)) = executed.first() {
                 let is_alike = |(_, taken, other, _): &(i64, &Taken, &Outcome, &Fingerprint)| {
                     (taken.epoch, taken.at_ms, other.status) == (first.epoch, first.at_ms, outcome.status)
@@ -116,7 +116,7 @@ impl Places {
     }
 }
 
-/// In common: session, epoch, clock, status and headers; of its own, its number, that of the place whose row it takes, and the body.
+/// Common: session, epoch, clock, status and headers. Each row's bytes: its number, that of the place whose row it replaces, and the body.
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let body = format!("substr(column1, {})", super::at(2));
     let values = ["?1", &number(0), "?2", "?3", "1", PRINT, "?4", "?5", &body];

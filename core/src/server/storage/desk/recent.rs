@@ -1,13 +1,15 @@
-//! What a desk knows of records from those before it.
+//! What a desk knows of records from the desks before it.
 //!
-//! A change asks the tables for two rows before it runs: its own, which is not there, and that of the request which it acknowledges, which came a moment
-//! ago. Both are known here for as long as only desks change the records of a key.
+//! Before a change runs, the tables are asked for two rows: its own, which does not exist, and that of the request that
+//! it acknowledges, which was written a moment ago. Both are known here, as long as only desks change the records of a
+//! key.
 //!
 //! Invariants:
-//! - What is here is what the tables have. Whatever else changes them, or may have, has all of it forgotten.
-//! - No effect rests on it alone. The row of a request that is taken for new is inserted, and the tables take no second one of an id; one that is
-//!   written over another is counted as it is written. So what is wrong here ends in an error, which undoes all and has the tables asked. Of a request
-//!   that is executed elsewhere, which can't be undone, they are asked at once.
+//! - What is known here is what the tables have. If anything but a desk changes the tables, or may have, all of it is dropped.
+//! - No effect depends on it alone. The row of a request that counts as new is inserted, and the tables refuse a second
+//!   row of an id; rows written over others are counted. So a mistake here ends in an error, which undoes everything, and
+//!   the tables are asked again. A request that is executed elsewhere can't be undone, so for it the tables are always
+//!   asked.
 //! - It is bounded.
 
 use crate::id::RequestId;
@@ -17,26 +19,27 @@ use crate::server::storage::sql::{Sql, SqlError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// Of so many records something is known: a frame has 256 requests, and two are under way.
+/// How many records are remembered: a frame has 256 requests, and two frames are under way.
 const RECENT_MAX: usize = 512;
-/// So many ids are read to begin with.
+/// How many ids are read at the beginning.
 const FIRST_MAX: usize = 64;
 
-/// See the module.
+/// What is known of recent records; see the module.
 #[derive(Debug, Clone, Default)]
 pub struct Recent {
-    /// Ids that have a row, with the record without fingerprint and outcome; `None`: it is to be read.
+    /// Ids with a row, and the record without fingerprint and outcome; `None` if the record has to be read.
     rows: BTreeMap<RequestId, Option<Box<Record>>>,
-    /// Above this, no other id has a row; `None`: nobody knows.
+    /// Above this, only the ids in `rows` have rows; `None` if that is not known.
     above: Option<String>,
-    /// Whether a desk was here before, and nothing has changed since but what it wrote.
+    /// Whether a desk was here before, and only desks have changed the records since.
     is_warm: bool,
 }
 
 static NO_OUTCOME: LazyLock<Arc<Outcome>> = LazyLock::new(|| Arc::new(Outcome::default()));
 
 impl Recent {
-    /// Asks the tables once for what the last of the ids are, unless that is known, or nobody has been here before: then it may well be the only one.
+    /// Reads the highest ids of the tables once. Does nothing if they are known, or if no desk was here before: this may
+    /// well be the only request.
     pub fn begin(&mut self, sql: &dyn Sql) -> Result<(), SqlError> {
         if self.above.is_some() || !std::mem::replace(&mut self.is_warm, true) {
             return Ok(());
@@ -50,9 +53,9 @@ impl Recent {
         Ok(())
     }
 
-    /// Whether the tables have a row of an id; `None`: nobody knows.
+    /// Whether the tables have a row of an id; `None` if that is not known.
     pub fn has(&self, id: &RequestId) -> Option<bool> {
-        // Most that come are after all that came: one look instead of ten.
+        // Most new ids are above all known ones: one comparison instead of ten.
         let may_be_here = self.rows.last_key_value().is_some_and(|(last, _)| id <= last);
         if may_be_here && self.rows.contains_key(id) {
             return Some(true);
@@ -60,7 +63,7 @@ impl Recent {
         self.above.as_ref().filter(|above| id.as_str() > above.as_str()).map(|_| false)
     }
 
-    /// The record of an id, without fingerprint and outcome; the outer `None`: it is to be read.
+    /// The record of an id, without fingerprint and outcome. The outer `None` means that it has to be read.
     pub fn bare(&self, id: &RequestId) -> Option<Option<&Record>> {
         match self.rows.get(id) {
             Some(record) => record.as_deref().map(Some),
@@ -68,13 +71,13 @@ impl Recent {
         }
     }
 
-    /// Takes what was written of an id.
+    /// Takes note of what was written for an id.
     pub fn wrote(&mut self, id: RequestId, record: Option<Record>) {
         let Some(mut record) = record else {
             self.rows.remove(&id);
             return;
         };
-        // Of others a decision takes more than is left here.
+        // For other states, a decision needs more of the record than is kept here.
         let known = match &mut record.state {
             State::Executed(_, outcome) => {
                 *outcome = NO_OUTCOME.clone();
@@ -85,13 +88,13 @@ impl Recent {
         self.rows.insert(id, known);
     }
 
-    /// Lets the lowest ids go, where there are too many.
+    /// Drops the lowest ids if there are too many.
     pub fn trim(&mut self) {
         let mut highest = None;
         while self.rows.len() > RECENT_MAX {
             highest = self.rows.pop_first();
         }
-        // They have rows all the same.
+        // The dropped ids still have rows, so nothing is known any more up to the highest of them.
         if let (Some((highest, _)), Some(above)) = (highest, &mut self.above)
             && highest.as_str() > above.as_str()
         {

@@ -1,6 +1,6 @@
 //! Records on a desk.
 //!
-//! Invariant: of an id that is here, what is known is what the tables have, or are to have.
+//! Invariant: what is known here of an id is what the tables have, or will have.
 
 use super::recent::Recent;
 use super::{PRINT, Shape, number};
@@ -14,21 +14,22 @@ use std::sync::LazyLock;
 
 #[derive(Debug)]
 struct Known {
-    /// `None`: there is none.
+    /// `None`: the id has no record.
     record: Option<Record>,
     /// Whether fingerprint and outcome are left out.
     is_bare: bool,
-    /// Whether the tables have a row of the id, whatever it says; `None`: nobody has asked.
+    /// Whether the tables have a row of the id, in whatever state; `None` if nobody has looked.
     is_stored: Option<bool>,
-    /// Whether the tables have yet to be told.
+    /// Whether the tables still have to be written.
     is_changed: bool,
 }
 
-/// See the module. In the order in which ids are told apart soonest: of so few, a map takes no less time, and far more code.
+/// The records that a desk knows, in order of the last bytes of their ids, where ids differ soonest. With so few entries,
+/// a map would be no faster and take far more code.
 #[derive(Debug, Default)]
 pub(super) struct Records(Vec<(End, RequestId, Box<Known>)>);
 
-/// The last bytes of an id, as a number. Those of the SDK's begin with the time, so many are alike until there.
+/// The last bytes of an id, as a number. Ids of the SDK begin with the time, so many of them are equal up to there.
 type End = u64;
 
 fn end(id: &RequestId) -> End {
@@ -60,7 +61,8 @@ impl Records {
         }
     }
 
-    /// Takes what was found of some ids without fingerprint and outcome, and of others whole. Answers of which ids there is more to read.
+    /// Takes the rows found for ids that were read without fingerprint and outcome (`bare`), and for ids that were to be
+    /// read whole. Returns the ids of which the rest still has to be read.
     pub fn know(&mut self, bare: &[&RequestId], ids: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
         for (id, is_bare) in bare.iter().map(|id| (*id, true)).chain(ids.iter().map(|id| (id, false))) {
             self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
@@ -73,20 +75,21 @@ impl Records {
                 (Some((_, _, known)), Some(record)) => {
                     **known = Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false };
                 }
-                // It is read once it is asked for.
+                // It is read when it is asked for.
                 _ => drop(self.0.remove(at)),
             }
         }
         more
     }
 
-    /// The record of an id; the outer `None`: it is not known here.
+    /// The record of an id. The outer `None` means that it is not known here.
     pub fn find(&self, id: &RequestId, is_bare: bool) -> Option<Option<Record>> {
         let known = self.get(id)?;
         (is_bare || !known.is_bare || known.record.is_none()).then(|| known.record.clone())
     }
 
-    /// Takes what becomes of a record, of which the tables have a row or not by what is known beyond this. Answers of how many bytes its outcome is.
+    /// Sets what becomes of a record. If it is not known here, `recent` says whether the tables have a row. Returns the
+    /// size of its outcome in bytes.
     pub fn change(&mut self, id: &RequestId, record: Option<&Record>, recent: &Recent) -> usize {
         let at = self.at(id);
         let known = at.ok().and_then(|at| self.0.get(at));
@@ -97,12 +100,12 @@ impl Records {
         record.and_then(outcome).map_or(0, |outcome| outcome.body.len())
     }
 
-    /// What has changed, of which nothing is known any more.
+    /// Takes out the changed records, and forgets them.
     pub fn take_changed(&mut self) -> Self {
         Self(self.0.extract_if(.., |(_, _, known)| known.is_changed).collect())
     }
 
-    /// Writes what has changed, and tells `recent` of it.
+    /// Writes the records, and tells `recent` of them.
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts, recent: &mut Recent) -> Result<(), SqlError> {
         self.write_rows(sql, texts)?;
         self.0.into_iter().for_each(|(_, id, known)| recent.wrote(id, known.record));
@@ -120,16 +123,16 @@ impl Records {
             changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?, known.is_stored)))
         {
             match &record.state {
-                // What is taken for new is inserted, and replaces nothing: see `recent`.
+                // A record that counts as new is inserted and can't replace another: see `recent`.
                 State::Executed(fingerprint, outcome) if is_stored == Some(false) => {
                     executed.push(Executed { id, record, fingerprint, outcome });
                 }
                 _ => rows::write(sql, id, record)?,
             }
         }
-        // In their own order rows are added at the end of the tables, where those of the SDK's belong.
+        // In the order of ids, rows are added at the end of the tables, where the ids of the SDK belong.
         executed.sort_unstable_by_key(|executed| executed.id);
-        // Those that ran in one commit differ in little: mostly, the first is like all.
+        // Outcomes of one commit differ in little: mostly, all of them are like the first.
         while let Some(&Executed { id, record: first, outcome, .. }) = executed.first() {
             let id_bytes = id.as_str().len();
             let is_alike = |Executed { id, record, outcome: other, .. }: &Executed<'_>| {
@@ -165,13 +168,14 @@ struct Executed<'a> {
     outcome: &'a Outcome,
 }
 
-/// An instant that is none: there is none before 0.
+/// Stands for a missing instant: no instant is below 0.
 const NONE: i64 = -1;
-/// Where the id is among the bytes of a row, and behind it that of the row that it takes, if it takes one.
+/// The position of the id among the bytes of a row. The id of the row that it replaces follows, if there is one.
 const AT_ID: usize = super::at(4);
 
 impl Executed<'_> {
-    /// What it alone has: first-sent and deadline, and where the last two begin; the id; `gone`, whose row it takes; what is carried; the body.
+    /// What the row does not share: first-sent, deadline, and the positions of the last two parts; then the id, `gone`
+    /// (the id of the row that it replaces), the carried tombstones, and the body.
     fn row(&self, gone: &str) -> Value {
         let Self { id, record, fingerprint, outcome } = self;
         let (id, carried) = (id.as_str(), record.carried.as_bytes());
@@ -193,14 +197,14 @@ fn outcome(record: &Record) -> Option<&Outcome> {
     }
 }
 
-/// Texts, and which number each has, if there was one to be given.
+/// Texts with their numbers; `None` if a text could not get one.
 #[derive(Debug, Clone, Default)]
 pub struct Texts(Vec<(String, Option<i64>)>);
 
 impl Texts {
-    /// What stands for a text in a row: its number, which it is given if it has none and there is one; else itself.
+    /// What stands for a text in a row: its number, which it may get now, or else the text itself.
     fn stands_for(&mut self, sql: &dyn Sql, text: &str) -> Result<Value, SqlError> {
-        // Long ones are not known either: so many of them would be megabytes, and keep short ones from their numbers.
+        // Long texts are not kept: many of them would take megabytes, and keep short ones from getting numbers.
         if text.len() > rows::TEXT_BYTES_MAX {
             return Ok(text.into());
         }
@@ -218,10 +222,11 @@ impl Texts {
     }
 }
 
-/// So many texts are known: no more have a number.
+/// How many texts are known. Further texts get no number.
 const TEXTS_MAX: usize = 128;
 
-/// In common: what stands for the principal, clock, status, what stands for the headers, and how long ids are; of its own, [`Executed::row`].
+/// Common: what stands for the principal, the clock, the status, what stands for the headers, and the length of ids. For
+/// the bytes of each row see [`Executed::row`].
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let [principal, headers] = ["?1", "?4"].map(rows::stands_for);
     let [first_sent, deadline] = [0, 1].map(|n| format!("nullif({}, {NONE})", number(n)));

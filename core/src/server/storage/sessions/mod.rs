@@ -1,7 +1,7 @@
-//! What a key keeps of sessions. What becomes of their requests is decided in [`crate::server::sessions`].
+//! What a key keeps of sessions. [`crate::server::sessions`] decides what happens to their requests.
 //!
-//! - [`state`]: a session and its places; pure. [`rows`]: their rows
-//! - [`sweep`]: what is known of all sessions of a key, and what becomes of idle ones
+//! - [`state`]: a session and its places, without I/O. [`rows`]: their rows
+//! - [`sweep`]: what is known of all sessions of a key, and what happens to idle ones
 
 pub mod rows;
 pub mod state;

@@ -1,8 +1,9 @@
 //! The rows of sessions and of their places.
 //!
 //! Invariants:
-//! - A row that can't be read is an error, never a session or a place that is not there.
-//! - The row of a place is written once, whole; an acknowledgement deletes it, or, where it is the last, takes its outcome.
+//! - A row that can't be read is an error; it never counts as a missing session or place.
+//! - The row of a place is written once, complete. An acknowledgement deletes it, or, if it is the last of its session,
+//!   removes its outcome.
 
 use super::state::{Epochs, Rows, Session, Taken, TakenState};
 use crate::fingerprint::Fingerprint;
@@ -15,12 +16,12 @@ use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 use crate::session::SessionName;
 use std::sync::Arc;
 
-/// Reads a session.
+/// Reads a session; `None` if there is none.
 pub fn find(sql: &dyn Sql, name: &SessionName) -> Result<Option<Session>, SqlError> {
     sql.desk().map_or_else(|| read(sql, name), |desk| desk.session(name))
 }
 
-/// Reads a session from the tables.
+/// Reads a session from the tables, past the desk.
 pub(in crate::server) fn read(sql: &dyn Sql, name: &SessionName) -> Result<Option<Session>, SqlError> {
     let statement = "SELECT number, principal, epochs, closed_seq, closed_ack, crashes, is_started, at_ms FROM semel_sessions \
          WHERE name = ?1 LIMIT 1";
@@ -45,7 +46,7 @@ fn session_of(row: Row) -> Option<Session> {
     })
 }
 
-/// Which rows the places of a session have.
+/// What the rows of a session's places span; `None` if no place has a row.
 pub fn rows_of(sql: &dyn Sql, session: i64) -> Result<Option<Rows>, SqlError> {
     let statement = "SELECT (SELECT seq FROM semel_places WHERE session = +?1 ORDER BY seq LIMIT 1), seq, state, at_ms \
          FROM semel_places WHERE session = +?1 ORDER BY seq DESC LIMIT 1";
@@ -55,7 +56,7 @@ pub fn rows_of(sql: &dyn Sql, session: i64) -> Result<Option<Rows>, SqlError> {
     Ok(Some(Rows { first: integer(0)?, last: integer(1)?, is_last_acknowledged, last_ms: integer(3)? }))
 }
 
-/// Reads a place.
+/// Reads a place; `None` if it has no row.
 pub fn find_taken(sql: &dyn Sql, session: &Session, seq: i64) -> Result<Option<Taken>, SqlError> {
     if !session.rows.is_some_and(|rows| (rows.first..=rows.last).contains(&seq)) {
         return Ok(None);
@@ -63,7 +64,7 @@ pub fn find_taken(sql: &dyn Sql, session: &Session, seq: i64) -> Result<Option<T
     sql.desk().map_or_else(|| read_taken(sql, session, seq), |desk| desk.taken(session, seq))
 }
 
-/// Reads a place from the tables.
+/// Reads a place from the tables, past the desk.
 pub(in crate::server) fn read_taken(sql: &dyn Sql, session: &Session, seq: i64) -> Result<Option<Taken>, SqlError> {
     let statement = "SELECT epoch, at_ms, state, fingerprint, status, headers, body FROM semel_places \
          WHERE session = ?1 AND seq = ?2 LIMIT 1";
@@ -98,7 +99,7 @@ pub fn put_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result
     sql.desk().map_or_else(|| write_taken(sql, session, seq, taken), |desk| desk.put_taken(session, seq, taken))
 }
 
-/// Writes a place into the tables.
+/// Writes a place to the tables, past the desk.
 pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, taken: &Taken) -> Result<(), SqlError> {
     let mut outcome = [Value::Null, Value::Null, Value::Null];
     let (state, fingerprint) = match &taken.state {
@@ -122,31 +123,31 @@ pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, take
     Ok(())
 }
 
-/// Deletes the places up to a number.
+/// Deletes the places up to and including a number.
 pub fn delete_places(sql: &dyn Sql, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
     sql.desk().map_or_else(|| write_deleted(sql, session, up_to_seq), |desk| desk.delete_places(session, up_to_seq))
 }
 
-/// Deletes the places up to a number from the tables.
+/// Deletes the places up to and including a number from the tables, past the desk.
 pub(in crate::server) fn write_deleted(sql: &dyn Sql, session: i64, up_to_seq: i64) -> Result<(), SqlError> {
     let statement = "DELETE FROM semel_places WHERE session = ?1 AND seq <= ?2";
     sql.exec(statement, &[session.into(), up_to_seq.into()]).map(|_| ())
 }
 
-/// Takes the outcome of a place, which was acknowledged.
+/// Removes the outcome of a place that was acknowledged, and keeps its row.
 pub fn reduce(sql: &dyn Sql, session: i64, seq: i64) -> Result<(), SqlError> {
     let statement = "UPDATE semel_places SET state = ?3, fingerprint = NULL, status = NULL, headers = NULL, body = NULL \
          WHERE session = ?1 AND seq = ?2";
     sql.exec(statement, &[session.into(), seq.into(), number::ACKNOWLEDGED.into()]).map(|_| ())
 }
 
-/// Writes what is counted of the next place.
+/// Writes the count of crashes of the session's next place.
 pub fn put_count(sql: &dyn Sql, session: i64, count: Count) -> Result<(), SqlError> {
     let statement = "UPDATE semel_sessions SET crashes = ?2, is_started = ?3 WHERE number = ?1";
     sql.exec(statement, &[session.into(), count.crashes.into(), i64::from(count.is_started).into()]).map(|_| ())
 }
 
-/// Writes a session that begins.
+/// Writes a new session.
 pub fn insert(
     sql: &dyn Sql,
     name: &SessionName,
@@ -161,7 +162,7 @@ pub fn insert(
     sql.exec(statement, &arguments).map(|_| ())
 }
 
-/// Writes a new holder.
+/// Writes a new holder, with the count of crashes of the next place.
 pub fn put_epochs(sql: &dyn Sql, session: i64, epochs: &Epochs, count: Count, now_ms: i64) -> Result<(), SqlError> {
     let statement =
         "UPDATE semel_sessions SET epochs = ?2, crashes = ?3, is_started = ?4, at_ms = ?5 WHERE number = ?1";
@@ -170,7 +171,7 @@ pub fn put_epochs(sql: &dyn Sql, session: i64, epochs: &Epochs, count: Count, no
     sql.exec(statement, &[session.into(), epochs.as_slice().into(), crashes, is_started, now_ms.into()]).map(|_| ())
 }
 
-/// Writes the last number and the last acknowledged one of an idle session, and when it was last used.
+/// Writes the last number and the last acknowledged number of an idle session, and when it was last used.
 pub fn put_closed(sql: &dyn Sql, session: i64, seq: i64, ack: i64, used_ms: i64) -> Result<(), SqlError> {
     let statement = "UPDATE semel_sessions SET closed_seq = ?2, closed_ack = ?3, at_ms = ?4 WHERE number = ?1";
     sql.exec(statement, &[session.into(), seq.into(), ack.into(), used_ms.into()]).map(|_| ())

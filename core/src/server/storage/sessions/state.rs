@@ -1,9 +1,9 @@
-//! A session, as far as a key keeps it. Pure.
+//! A session as a key keeps it. This module does no I/O.
 //!
 //! Invariants:
-//! - Epochs only grow. What an epoch took is every number after that of its predecessor's end, up to that of its own.
-//! - Of the places that were taken, those have a row that are not acknowledged; and the last has one whatever is acknowledged,
-//!   so that the last number needs no row of its own. Unless the session was idle: then no place has one.
+//! - Epochs only grow. An epoch took every number after its predecessor's last one, up to its own last one.
+//! - Every taken place that is not acknowledged has a row. The last taken place has a row even if it is acknowledged, so
+//!   the last number needs no field of its own. A session that became idle has no rows of places.
 
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
@@ -11,12 +11,12 @@ use crate::server::storage::crashes::Count;
 use crate::server::storage::record::Outcome;
 use std::sync::Arc;
 
-/// The key knows what so many holders took, the current one among them.
+/// How many holders a key remembers for a session, the current one included.
 pub const EPOCHS_MAX: usize = 64;
-/// So many places may be unacknowledged.
+/// How many places of a session may be unacknowledged.
 pub const WINDOW: i64 = 64;
 
-/// The holders of a session, the current one last.
+/// The remembered holders of a session, the current one last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Epochs {
     older: Vec<Held>,
@@ -33,23 +33,23 @@ struct Held {
 /// What is known of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It is the current one, or was: it took the numbers after `after`, up to `last`.
+    /// It is the current one, or was. It took the numbers after `after`, up to `last`.
     Held {
-        /// The last number before its own.
+        /// The last number before its own numbers.
         after: i64,
-        /// The last that it took.
+        /// The last number that it took.
         last: i64,
     },
     /// It was not given to this session.
     Never,
-    /// It is older than what is kept.
+    /// It is older than the holders that are remembered.
     TooOld,
-    /// It is not there yet.
+    /// It is higher than the current epoch.
     Ahead,
 }
 
 impl Epochs {
-    /// Of a session that begins.
+    /// The holders of a new session.
     pub fn first(epoch: i64) -> Self {
         Self { older: Vec::new(), current: Held { epoch, after: 0 } }
     }
@@ -59,7 +59,7 @@ impl Epochs {
         self.current.epoch
     }
 
-    /// The same with a new holder, which goes on after a number.
+    /// The same holders followed by a new one, whose numbers begin after `after`.
     pub fn then(mut self, epoch: i64, after: i64) -> Self {
         self.older.push(self.current);
         let surplus = (self.older.len() + 1).saturating_sub(EPOCHS_MAX);
@@ -67,7 +67,7 @@ impl Epochs {
         Self { current: Held { epoch, after }, ..self }
     }
 
-    /// What an epoch took, where `last_seq` is the last number of all.
+    /// What is known of an epoch. `last_seq` is the last number of the session.
     pub fn known(&self, epoch: i64, last_seq: i64) -> Known {
         if epoch > self.current.epoch {
             return Known::Ahead;
@@ -89,12 +89,12 @@ impl Epochs {
         self.older.iter().chain([&self.current])
     }
 
-    /// Of each, the oldest first, the epoch in eight bytes and the number before its own in eight.
+    /// For each holder, the oldest first: its epoch in eight bytes, and the number before its own numbers in eight.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.all().flat_map(|held| [held.epoch, held.after]).flat_map(i64::to_be_bytes).collect()
     }
 
-    /// Reads what [`Epochs::to_bytes`] gave; `None` of what it never gives.
+    /// Reads what [`Epochs::to_bytes`] gave; `None` for anything that it never gives.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (numbers, []) = bytes.as_chunks::<8>() else { return None };
         let (pairs, []) = numbers.as_chunks::<2>() else { return None };
@@ -109,47 +109,47 @@ impl Epochs {
     }
 }
 
-/// The rows of a session's places, all in all.
+/// What the rows of a session's places span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rows {
-    /// The lowest number that has one.
+    /// The lowest number with a row.
     pub first: i64,
-    /// The highest.
+    /// The highest number with a row.
     pub last: i64,
-    /// Whether that one is acknowledged. Then it is the only one.
+    /// Whether the highest is acknowledged. Then it is the only row.
     pub is_last_acknowledged: bool,
-    /// The key's clock when the last was taken.
+    /// The key's clock when the highest was taken, in Unix ms.
     pub last_ms: i64,
 }
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// What stands for its name in the rows of its places.
+    /// Stands for the session in the rows of its places.
     pub number: i64,
-    /// Whose it is.
+    /// The principal that it belongs to.
     pub principal: Principal,
     /// Its holders.
     pub epochs: Epochs,
-    /// The last number, and the last acknowledged one, when it was last idle.
+    /// The last number when the session was last idle; 0 if it never was.
     pub closed_seq: i64,
-    /// See `closed_seq`.
+    /// The last acknowledged number when the session was last idle.
     pub closed_ack: i64,
-    /// What is counted of the next place.
+    /// The count of crashes of the next place.
     pub count: Count,
-    /// When its holder last changed; of an idle one, when it was last used.
+    /// When the holder last changed, in Unix ms; for an idle session, when it was last used.
     pub at_ms: i64,
-    /// Its places that have rows.
+    /// The rows of its places; `None` if there are none.
     pub rows: Option<Rows>,
 }
 
 impl Session {
-    /// The last number that was taken; 0: none was.
+    /// The last number that was taken; 0 if none was.
     pub fn last_seq(&self) -> i64 {
         self.rows.map_or(self.closed_seq, |rows| rows.last)
     }
 
-    /// Up to which number nothing is kept.
+    /// The number up to which no outcome is kept.
     pub fn freed_seq(&self) -> i64 {
         match self.rows {
             Some(Rows { first, is_last_acknowledged: false, .. }) => first - 1,
@@ -157,17 +157,17 @@ impl Session {
         }
     }
 
-    /// Up to which number nothing is to be kept, once an epoch has acknowledged. It never goes back.
+    /// The number up to which no outcome is to be kept after an acknowledgement of `ack`. It never goes back.
     pub fn freed_with(&self, ack: i64) -> i64 {
         ack.min(self.last_seq()).max(self.freed_seq())
     }
 
-    /// Whether the outcome of a place that was taken and has no row went because the session was idle.
+    /// Whether a taken place without a row lost its outcome because the session was idle.
     pub fn has_lapsed(&self, seq: i64) -> bool {
         self.closed_ack < seq && seq <= self.closed_seq
     }
 
-    /// When it was last used.
+    /// When the session was last used, in Unix ms.
     pub fn used_ms(&self) -> i64 {
         self.rows.map_or(self.at_ms, |rows| rows.last_ms.max(self.at_ms))
     }
@@ -176,9 +176,9 @@ impl Session {
 /// A place that was taken and has a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// Which epoch took it.
+    /// The epoch that took it.
     pub epoch: i64,
-    /// The key's clock when it was taken.
+    /// The key's clock when it was taken, in Unix ms.
     pub at_ms: i64,
     /// What became of it.
     pub state: TakenState,
@@ -189,11 +189,11 @@ pub struct Taken {
 pub enum TakenState {
     /// It ran, and this is its outcome.
     Executed(Fingerprint, Arc<Outcome>),
-    /// The handler crashed on it too often.
+    /// The handler crashed on it too often, so it never runs.
     Poisoned(Fingerprint),
     /// It was cancelled before it ran.
     Cancelled,
-    /// It was acknowledged; it is the last of its session.
+    /// It was acknowledged, and is the last place of its session.
     Acknowledged,
 }
 

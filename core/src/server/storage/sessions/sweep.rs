@@ -1,12 +1,14 @@
-//! What is known of all sessions of a key without asking, and what becomes of those that nobody uses.
+//! What an object knows of all its sessions without a query, and what happens to sessions that nobody uses.
 //!
 //! Invariants:
-//! - A session that was not used for the retention becomes a stub: its outcomes go, and it still fences and goes on at the next
-//!   number. A stub leaves only where an administrator forgets what was last used that early, or deletes all of the key.
-//! - At a key that has as many as it may, those leave of which no place was ever taken, once they were not taken over for the retention.
-//!   There is nothing that they could answer: who held one is told `session-unknown`, and `fenced` once the name is there again.
+//! - A session that was not used for the retention becomes a stub. Its outcomes go; it still fences, and still goes on at
+//!   the next number. A stub leaves only if an administrator forgets sessions that were last used that early, or deletes
+//!   all of the key.
+//! - If a key has as many sessions as it may, a session leaves that never took a place and was not taken over for the
+//!   retention. It has nothing to answer with: its former holder is told `session-unknown`, or `fenced` once the name is
+//!   in use again.
 //! - A page looks at a bounded number of sessions, and deletes a bounded number of places.
-//! - No epoch is given twice at a key: the highest one outlives the sessions.
+//! - No epoch is given twice at a key: the highest epoch outlives the sessions.
 
 use super::rows::{self, unreadable};
 use crate::rules::{Rule, holds};
@@ -16,27 +18,27 @@ use crate::server::storage::sql::{Sql, SqlError, Value};
 use crate::server::storage::totals::{SessionTotals, Totals};
 use crate::server::uncompared::Uncompared;
 
-/// So many sessions are looked at in one page.
+/// How many sessions one page looks at.
 pub const PAGE_SESSIONS: i64 = 128;
-/// A page ends with the session that is the last of so many that it changed: each may have [`super::state::WINDOW`] rows of places.
+/// A page ends once it has changed this many sessions: each may have [`super::state::WINDOW`] rows of places.
 pub const PAGE_CHANGED: i64 = 8;
 
-/// The sessions of a key, all in all.
+/// What an object knows of all sessions of its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sessions {
     /// The highest epoch ever given.
     pub epoch: i64,
-    /// How many there are, stubs too.
+    /// How many sessions there are, stubs included.
     pub count: i64,
-    /// The session that the walk has come to; 0: no walk is under way.
+    /// The session up to which the walk has come; 0 if no walk is under way.
     after: i64,
-    /// The next walk begins no sooner.
+    /// The next walk begins no sooner than this, in Unix ms.
     rests_until_ms: i64,
-    /// When the first may become a stub, or leave; [`i64::MAX`]: none may.
+    /// When the first session may become a stub or leave, in Unix ms; [`i64::MAX`] if none may.
     due_ms: i64,
-    /// When the first of those that were walked by may.
+    /// When the first of the sessions that this walk has passed may, in Unix ms.
     walked_ms: Uncompared<i64>,
-    /// So many there may be, as it is set.
+    /// The most sessions that the key may have, from its settings.
     pub(in crate::server) max: Uncompared<u64>,
 }
 
@@ -54,10 +56,10 @@ impl Default for Sessions {
     }
 }
 
-/// What an object that starts knows of its sessions.
+/// What an object that starts finds out about its sessions.
 #[derive(Debug)]
 pub struct Found {
-    /// What it keeps in mind.
+    /// What it keeps in memory.
     pub sessions: Sessions,
     /// The latest clock in any row, in Unix ms.
     pub clock_ms: i64,
@@ -66,12 +68,12 @@ pub struct Found {
 const NEWEST: &str = "(SELECT at_ms FROM semel_places WHERE session = number ORDER BY seq DESC LIMIT 1)";
 
 impl Sessions {
-    /// None, where the highest epoch ever given is this.
+    /// No sessions, at a key whose highest epoch so far is `epoch`.
     pub fn before(epoch: i64) -> Self {
         Self { epoch, ..Self::default() }
     }
 
-    /// The sessions of a key: as they were counted when `totals` were kept, else all of them are looked at.
+    /// Loads the sessions of a key from the stored totals, or else looks at all of them.
     pub fn load(sql: &dyn Sql, totals: &Totals, meta: &Meta, retention_s: i64) -> Result<Found, SqlError> {
         let Meta { epoch, forgotten_s, .. } = *meta;
         if let Some(SessionTotals { count, used_ms }) = totals.sessions {
@@ -90,43 +92,43 @@ impl Sessions {
         Ok(Found { sessions: Self { epoch, count, due_ms, ..Self::default() }, clock_ms: instant(1).unwrap_or(0) })
     }
 
-    /// What is kept of them for the next start.
+    /// The totals to be stored for the next start.
     pub fn totals(&self, retention_s: i64) -> SessionTotals {
         let used_ms = |due_ms: i64| due_ms.saturating_sub(idle_ms(0, retention_s));
         SessionTotals { count: self.count, used_ms: self.next_due_ms().map(used_ms) }
     }
 
-    /// Any of them may have to leave now: what holds of the key has changed.
+    /// Makes the next page look at all sessions from the first on, because the settings of the key may have changed.
     pub fn look_again(&mut self) {
         if self.count > 0 {
             (self.after, self.rests_until_ms, self.due_ms) = (0, 0, 0);
         }
     }
 
-    /// A session was used.
+    /// Takes note that a session was used.
     pub fn used(&mut self, now_ms: i64, retention_s: i64) {
         let due_ms = idle_ms(now_ms, retention_s);
         self.due_ms = self.due_ms.min(due_ms);
         self.walked_ms.0 = self.walked_ms.0.min(due_ms);
     }
 
-    /// Whether a page is to be swept now.
+    /// Whether a page is due now.
     pub fn is_due(&self, now_ms: i64) -> bool {
         let due_ms = if self.is_full() { 0 } else { self.due_ms };
         self.after > 0 || now_ms >= self.rests_until_ms.max(due_ms)
     }
 
-    /// Whether there is no room for one more.
+    /// Whether the key takes no new session.
     pub fn is_full(&self) -> bool {
         u64::try_from(self.count).unwrap_or(0) >= self.max.0
     }
 
-    /// When the first may become a stub, or leave, by the clock alone; `None` where none may.
+    /// When the first session may become a stub or leave by the clock alone, in Unix ms; `None` if none may.
     pub fn next_due_ms(&self) -> Option<i64> {
         Some(self.due_ms).filter(|due_ms| *due_ms < i64::MAX)
     }
 
-    /// Sweeps one page. Whether anything was written. Call it in a transaction that also writes the fence.
+    /// Sweeps one page, and returns whether anything was written. Call it in a transaction that also writes the fence.
     pub fn page(&mut self, sql: &dyn Sql, instant: Instant, retention_s: i64) -> Result<bool, SqlError> {
         let Instant { now_ms, forgotten_s, .. } = instant;
         if self.after == 0 {
@@ -175,14 +177,14 @@ impl Sessions {
 fn close(sql: &dyn Sql, session: i64, closed: (i64, i64), used_ms: i64) -> Result<(), SqlError> {
     let Some(rows) = rows::rows_of(sql, session)? else { return Ok(()) };
     let freed = if rows.is_last_acknowledged { rows.last } else { rows.first - 1 };
-    // Up to the number of an earlier stub nothing has a row, acknowledged or not.
+    // No place up to the number of an earlier stub has a row, whether or not it was acknowledged.
     let ack = if freed > closed.0 { freed } else { closed.1 };
     let seq = if holds(Rule::StubKeepsLast) { rows.last } else { closed.0 };
     rows::put_closed(sql, session, seq, ack, used_ms)?;
     rows::delete_places(sql, session, rows.last)
 }
 
-/// When a session that was used then is idle for the retention.
+/// When a session that was last used at `used_ms` has been idle for the retention, in Unix ms.
 fn idle_ms(used_ms: i64, retention_s: i64) -> i64 {
     after_s(used_ms, retention_s)
 }
