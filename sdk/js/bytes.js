@@ -1,4 +1,4 @@
-// What crosses the boundary to the module: flags, integers, texts and bytes, one after the other. As `client/bytes.rs` has it.
+// Writes and reads the values that cross the boundary to the module: flags, integers, texts and bytes. The other side is `client/bytes.rs`.
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -6,13 +6,13 @@ const decoder = new TextDecoder();
 export const bytesOf = (text) => encoder.encode(text);
 export const textOf = (bytes) => decoder.decode(bytes);
 
-/** Integers have two halves. */
+/** Integers are written as two halves of 32 bits. */
 const HALF = 2 ** 32;
 
-/** So many bytes are enough for `parts`: how long a text will be is not known before. */
+/** An upper bound for the bytes of `parts`: a text's length in UTF-8 is not known before it is encoded. */
 export const roomFor = (parts) => parts.reduce((sum, part) => sum + 8 + (typeof part === "string" ? part.length * 3 : (part.length ?? 0)), 0);
 
-/** Lays out into `out`, from `at`: a boolean, a number from 0 without its fraction, a string, or a Uint8Array each. Returns where that ends. */
+/** Writes `parts` into `out` from `at` on: booleans, numbers from 0 (their fraction is dropped), strings and Uint8Arrays. Returns where they end. */
 export function lay(out, at, parts) {
   const view = new DataView(out.buffer, out.byteOffset);
   for (const part of parts) {
@@ -29,16 +29,16 @@ export function lay(out, at, parts) {
   return at;
 }
 
-/** The same, in bytes of its own. */
+/** Writes `parts` into a new Uint8Array. */
 export function laid(parts) {
   const out = new Uint8Array(roomFor(parts));
   return out.subarray(0, lay(out, 0, parts));
 }
 
-/** A value that may be undefined. */
+/** The parts of a value that may be undefined. */
 export const optional = (value) => (value === undefined ? [false] : [true, value]);
 
-/** Reads what was laid out. */
+/** Reads values in the order in which they were written. */
 export class Reader {
   #in;
   #view;
@@ -62,7 +62,7 @@ export class Reader {
     return this.#view.getUint32(at, true) + this.#view.getInt32(at + 4, true) * HALF;
   }
 
-  /** A view: what is kept must be copied. */
+  /** A view of the memory, not a copy. */
   bytes() {
     const length = this.integer();
     return this.#in.subarray(this.#at, (this.#at += length));

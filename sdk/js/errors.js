@@ -1,15 +1,14 @@
-// What a caller gets where there is no outcome, and whoever opens an outbox where there is no store.
+// The errors of the SDK: `SemelError` for a request without an outcome, `StoreError` for a store that can't be used.
 //
-// Invariant: whether an error is of a class is told by brand and code, not by its constructor. So it holds over two copies of the
-// package, and for each code there is a class.
+// Invariant: `instanceof` compares a brand and the code, not the constructor. So it works between two copies of the package.
 
 import { textOf } from "./bytes.js";
 
 const BRAND = Symbol.for("semel.error");
 
-/** An answer that is no outcome. `executed` is `"no"` only where the request never ran and never will. */
+/** A request ended without an outcome. `executed` is `"no"` only if the request never ran and never will. */
 export class SemelError extends Error {
-  // Its own is made short. Node prints it beside that of the error.
+  // Minifying shortens the class's own name, and Node prints that beside the error's.
   static name = "SemelError";
 
   constructor(requestId, [code, executed, retry, detail, problem], cause) {
@@ -24,7 +23,7 @@ export class SemelError extends Error {
 
 SemelError.prototype[BRAND] = 1;
 
-/** The store can't be used, or has not made a change: `code` says why. */
+/** The store can't be used, or did not make a change: `code` says why. */
 export class StoreError extends Error {
   static name = "StoreError";
 
@@ -45,7 +44,7 @@ const kind = /* @__NO_SIDE_EFFECTS__ */ (...codes) =>
     static codes = codes;
   };
 
-/** Whether the request ran can't be told. */
+/** Nobody can tell whether the request ran. */
 export const OutcomeUnknownError = kind("outcome-unknown", "gave-up", "closed", "outcome-lost");
 export const KeyMissingError = kind("key-missing");
 export const KeyInvalidError = kind("key-invalid");
@@ -70,14 +69,14 @@ export const GaveUpError = kind("gave-up");
 export const ClosedError = kind("closed");
 export const OutcomeLostError = kind("outcome-lost");
 
-/** `gave-up` is a GaveUpError. */
+/** The name of the error for a code: `GaveUpError` for `gave-up`. */
 const nameOf = (code) => `${code.replace(/(?:^|-)(.)/g, (_, first) => first.toUpperCase())}Error`;
 
 function parsed(problem) {
   try {
     return JSON.parse(textOf(problem));
   } catch {
-    // There is none, or it is cut short.
+    // There is no problem, or it is cut off.
     return undefined;
   }
 }

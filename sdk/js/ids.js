@@ -1,16 +1,16 @@
-// The id of a request, where it is not a random one.
+// Request ids that are not random: the application's own, and hashes.
 //
 // Invariants:
-// - One id is of one request: its parts are laid out with their lengths before they are hashed.
-// - No id looks like that of a cancellation, which has an id of its own.
+// - Different requests have different hashes: parts are written with their lengths before they are hashed.
+// - No id looks like that of a cancellation, which begins with `cancel-`.
 
 import { laid } from "./bytes.js";
 
-/** An id of the application's own. */
+/** Checks an id that the application has given. */
 export function ownId(id) {
   if (typeof id !== "string" || !/^(?!cancel-)[ -~]{1,200}$/.test(id)) throw new TypeError("semel: an id has 1 to 200 characters of printable ASCII, no cancel- first");
   return id;
 }
 
-/** What the same request has again: the first 16 bytes of SHA-256 over its parts. */
+/** The first 16 bytes of SHA-256 over the parts of a request: equal requests have equal ids. */
 export const hashOf = async (parts) => new Uint8Array(await crypto.subtle.digest("SHA-256", laid(parts)), 0, 16);

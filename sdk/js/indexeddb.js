@@ -1,51 +1,51 @@
-// Rows in IndexedDB.
+// The store in IndexedDB.
 //
 // Invariants:
-// - A change is made in one read-write transaction, and told as done once that is complete, as durable as was asked for.
-// - A transaction is left to commit itself. Told to from within a request's `success`, Firefox has it complete though what it was to put has failed, for want of
-//   space say.
-// - What nobody waits for has no transaction of its own if another change comes soon enough: to make one durable takes as long for one row as
-//   for some. Nothing is read past it, and none of it is left behind by `close`.
-// - Nothing is awaited within a transaction but its own requests: it would commit half of what was meant.
-// - A connection that is lost is opened again for the next transaction, never used again. One that stands in the way of a newer
-//   version is closed.
-// - What fails is done again, twice at most, each time over another connection: of a frame that is made at once WebKit still takes the old process. It may have been committed and not told: so a change that is made twice has to leave what it leaves once.
-// - What goes wrong is a StoreError.
+// - A change is one read-write transaction. It counts as done when the transaction is complete, with the durability that was asked for.
+// - `commit()` is never called. If it is called within a request's `success`, Firefox completes the transaction even if a `put` failed, for want of space for
+//   example.
+// - A change that nobody waits for shares the transaction of the next change, if one comes soon: making several rows durable takes as long as one. Reads and
+//   `close` wait for such changes.
+// - Within a transaction, only its own requests are awaited. Anything else would let it commit half-done.
+// - A lost connection is never used again; the next transaction opens another. A connection that is in the way of a newer version is closed.
+// - A transaction that fails is repeated, at most twice, each time over a new connection. (Twice, because a frame that is made right after WebKit's storage
+//   process has ended may still get the old one.) The failed one may have been committed. So applying a change twice must give the same as once.
+// - Errors are StoreErrors.
 
 import { StoreError } from "./errors.js";
 import { blocked, STORE_MS_MAX } from "./stores.js";
 
 const ROWS = "rows";
 const VERSION = 1;
-/** So long may it take to open: another tab may stand in the way for good. */
+/** The time limit for opening: another tab may be in the way for ever. */
 const OPEN_MS_MAX = 10_000;
-/** So long does a change that nobody waits for wait for one that goes sooner. */
+/** How long a change that nobody waits for waits for another change. */
 const PATIENCE_MS = 4;
-/** The codes of the errors of IndexedDB. By InvalidStateError some browsers say that they are in private mode. */
+/** Our codes for errors of IndexedDB. Some browsers report private mode as InvalidStateError. */
 const CODES = { InvalidStateError: "unavailable", SecurityError: "unavailable", VersionError: "newer", NotFoundError: "damaged", QuotaExceededError: "full" };
 
-/** The browser's answer to whether it may throw the rows away when it runs out of space. It is asked once. */
+/** The promise of `persist()`, which asks the browser not to delete the rows when space runs out. Asked once. */
 let persisted;
 
 const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
-/** The store, which is opened at its first transaction. */
+/** Makes the store. It is opened at its first transaction. */
 export function indexedDbStore(name, durability, onstorelost) {
   let opening;
   let isClosed = false;
-  /** Whose IndexedDB it is, once the page's own has ended. */
+  /** The frame whose IndexedDB is used, once the page's own does not work any more. */
   let frame;
-  /** The changes of the next transaction, each with who waits for it, and what begins it if nothing does so sooner. */
+  /** The changes of the next transaction, each with a function that settles its promise; and the timer that begins the transaction at the latest. */
   const held = [];
   let timer;
   persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
 
-  /** No transaction begins over this connection any more; whether one would have. */
+  /** Stops using a connection. Returns whether it was the current one. */
   const lose = (connecting) => opening === connecting && !(opening = undefined);
 
   /**
-   * One transaction; `work` is given the rows, and may say what to resolve to once it is complete. `left`: so often is it made again if it fails. `lost`: what one
-   * before failed with that may have been committed all the same. Whatever the others fail with, that is told.
+   * Makes one transaction. `work(rows)` may return a function that gives the result once the transaction is complete. `left`: how often a failed one is
+   * repeated. `lost`: the error of an earlier try that may have been committed; it is reported, whatever later tries fail with.
    */
   async function within(mode, work, left = 2, lost) {
     if (isClosed) throw new StoreError("store-failed", "closed");
@@ -57,16 +57,16 @@ export function indexedDbStore(name, durability, onstorelost) {
       database = await connecting;
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction(ROWS, mode, { durability });
-        // What it is told by is the event: an abort that comes too late changes nothing of what was committed. Where it is what ended it, there is no error.
+        // The events decide, because `abort()` may come too late to undo a commit. If it was in time, `transaction.error` is null.
         overdue = setTimeout(() => attempt(() => transaction.abort()), STORE_MS_MAX);
         transaction.oncomplete = () => resolve(result?.());
         transaction.onabort = () => reject(transaction.error ?? blocked());
         result = work(transaction.objectStore(ROWS));
       });
     } catch (error) {
-      // It may be the connection. The next one costs little. "Connection to Indexed Database server lost. Refresh the page to try again": so says WebKit for as long as a
-      // document lives once the process that keeps the rows has ended, as iOS ends it behind a page that is out of sight. To one that is made after that, as for a frame
-      // that is put in its place again, it gives the next.
+      // The connection may be broken, and a new one costs little. WebKit: if the storage process has ended, as iOS ends it behind a hidden page, each try of the
+      // same document fails with "Connection to Indexed Database server lost. Refresh the page to try again". A document that is made afterwards gets the new
+      // process. So the rows are reached through a frame; appending it again makes a new document in it.
       if (/server lost/.test(error.message)) lost = error;
       if (lose(connecting) && lost === error) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
       database?.close();
@@ -77,11 +77,11 @@ export function indexedDbStore(name, durability, onstorelost) {
     }
   }
 
-  /** A change: with all that are held, or, if nobody waits for it, held for a moment. `work` is given the rows, and what reads one for it. */
+  /** Makes a change together with all held ones; holds it for a moment if `isPatient`. `work(rows, read)`: `read(id, use)` reads a row for it. */
   function write(work, isPatient) {
     return new Promise((settle) => {
       held.push([work, settle]);
-      // A page that is hidden may be frozen before the moment is over.
+      // A hidden page may be frozen before the moment is over.
       if (isPatient && !globalThis.document?.hidden) timer ??= setTimeout(begin, PATIENCE_MS);
       else begin();
     });
@@ -113,14 +113,14 @@ export function indexedDbStore(name, durability, onstorelost) {
       let failure;
       await write((rows, read) => {
         read(id, (found) => {
-          // What the last time comes to counts.
+          // If the transaction is repeated, only the last time counts.
           failure = null;
           try {
             const row = to(found);
             if (row === undefined) rows.delete(id);
             else if (row !== null) rows.put(row, id);
           } catch (error) {
-            // It has written nothing, and is no concern of the others.
+            // This change has written nothing. The others of the transaction go on.
             failure = error;
           }
         });
@@ -135,22 +135,25 @@ export function indexedDbStore(name, durability, onstorelost) {
       begin();
       isClosed = true;
       (await opening)?.close();
-      // Without it, what is under way would never be told of.
+      // Not at once: transactions under way over its connection would never report.
       if (frame) setTimeout(() => frame.remove(), STORE_MS_MAX);
     },
   };
 }
 
-/** What may not be possible: there is no `localStorage`, or it is not to be used, which outlives a store that the browser throws away; or a transaction is over. */
+/** Calls `act`, and ignores an error: `localStorage` may be missing or forbidden, or a transaction may be over already. */
 function attempt(act) {
   try {
     return act();
   } catch {
-    // There is nothing then.
+    // Undefined then.
   }
 }
 
-/** Opens a connection to a window's IndexedDB; `lost` is called when it can't be used any more, `missed` where a store was there and is gone. */
+/**
+ * Opens a connection to a window's IndexedDB. `lost` is called when it can't be used any more. `missed` is called if there was a store and it is gone:
+ * a mark in `localStorage`, which outlives a deleted database, tells.
+ */
 function connect({ indexedDB }, name, lost, missed) {
   let overdue;
   return new Promise((resolve, reject) => {

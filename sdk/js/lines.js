@@ -1,4 +1,4 @@
-// Headers as text, one `name:value` a line: so they cross the boundary to the module in one piece.
+// Headers as text, one `name:value` a line, so that they cross the boundary to the module in one piece.
 
 export function* linesOf(lines) {
   for (const line of lines.split("\n")) {

@@ -1,15 +1,15 @@
-// A module, of an outbox or of a session, driven: tells it what happened, does what it asks for, and wakes it in time.
+// Drives a module, of an outbox or of a session: tells it what happened, does what it asks for, and wakes it in time.
 //
 // Invariants:
-// - Nothing is decided here.
-// - What the module asks for is done in order, never from within a call of it: what is told meanwhile adds to it.
-// - Once it is closed, nothing is told and no timer runs.
-// - A module that has trapped is called no more: what it holds may be half of something. Whoever has it is told, once.
+// - All decisions are the module's.
+// - The module's actions are done in order, and never from within a call of it. Events that are told meanwhile add actions to the end.
+// - After `close`, the module is told nothing and no timer runs.
+// - A module that has trapped is not called again, because its state may be half-written. Its host is told, once.
 
 import { lay, optional, Reader, roomFor } from "./bytes.js";
 import { StoreError } from "./errors.js";
 
-/** What the module is told: see `host.rs`. */
+/** The kinds of calls of the module: see `host.rs`. */
 export const REQUEST = 2;
 export const ANSWERED = 3;
 const OPEN = 0;
@@ -30,23 +30,23 @@ export const LEAVE = 19;
 export const WATCH = 20;
 export const TICKET_OF = 21;
 const IS_DONE = 22;
-/** What whoever waits gets as it ends. */
+/** The failure that waiting callers get when it is closed. */
 export const CLOSED = ["closed", "unknown", "same-id", "it was closed; it goes on at the next open"];
-/** For so long a timer can be set, and for not much more; it is set again then. */
+/** The longest timer, a little below what runtimes take. When it runs out, the next is set. */
 const TIMER_MS_MAX = 2e9;
-/** So far may the two clocks drift apart by themselves. */
+/** How far the two clocks may drift apart normally. */
 const DRIFT_MS_MAX = 5_000;
 
-/** How far the wall clock is ahead of the one that doesn't go back. On some systems that one stands still in sleep. */
+/** How far the wall clock is ahead of the monotonic clock, which on some systems stands still while the machine sleeps. */
 const wallAhead = () => Date.now() - performance.now();
 
-/** A UUID of version 4 of 16 bytes. */
+/** Makes a UUID of version 4 from 16 bytes. */
 function uuid(bytes) {
   const hex = Array.from(bytes, (byte, at) => (at === 8 ? (byte % 64) + 128 : byte).toString(16).padStart(2, "0")).join("");
   return hex.replace(/(.{8})(.{4}).(.{3})(.{4})/, "$1-$2-4$3-$4-");
 }
 
-/** A request as the module writes it: what it is told by, id, method and target. */
+/** A request as the module writes it: ticket or attempt, id, method and target. */
 const requestOf = (from) => [from.integer(), from.text(), from.text(), from.text()];
 
 const unreadable = () => new StoreError("store-damaged", "a row is damaged, or newer");
@@ -55,29 +55,32 @@ export class Machine {
   #exports;
   #store;
   #host;
-  /** The take-over that is under way. */
+  /** The take-over under way, if there is one. */
   #taking;
   #todo = [];
   #isDoing;
   #isClosed;
-  /** Why the change that is being reported was not made. */
+  /** The error of the change that is being reported as not made. */
   #why;
   #timer;
-  /** When the timer is due, if one is set. */
+  /** When the timer is due; Infinity: none is set. */
   #wakes = Infinity;
   #ahead = wallAhead();
 
-  /** `host` does what the module asks for: see `#host` in `semel.js`. */
+  /** `host` does the module's actions: see `#host` in `semel.js`. */
   constructor(module, host) {
     this.#exports = new WebAssembly.Instance(module).exports;
-    // The build names it for this very module. A cache may have another: what is told would be taken for something else.
+    // The build gives the function a name that belongs to this very module. A cache may deliver another version, which would misread calls.
     if (!this.#exports._call) throw new TypeError("semel: reload: it is newer");
     this.#host = host;
   }
 
-  /** A UUID: of version 4 of 16 bytes; else of 7, by the time and at random, which a key with very many finds beside its last ones. */
+  /**
+   * A UUID. With `bytes` (a hash): of version 4, made of them. Otherwise of version 7, time and random bits, so that a key with very many records finds recent
+   * ones side by side.
+   */
   id(bytes) {
-    // A page that came without encryption has no such function.
+    // `randomUUID` is missing in pages that were loaded without TLS.
     const id = (!bytes && crypto.randomUUID?.()) || uuid(bytes ?? crypto.getRandomValues(new Uint8Array(16)));
     const time = Date.now().toString(16).padStart(12, "0");
     return bytes ? id : `${time.slice(0, 8)}-${time.slice(8)}-7${id.slice(15)}`;
@@ -89,19 +92,22 @@ export class Machine {
     this.#call(OPEN, ...settings);
   }
 
-  /** Takes the rows of owners that don't live, and resolves to the owners of all that is pending. Whoever asks meanwhile gets the same: a store may take longer than until the next look. */
+  /**
+   * Takes over the rows of owners that are gone. Resolves to the owners of all pending rows. Calls meanwhile get the same promise, because a slow store may
+   * take longer than the interval of looks.
+   */
   takeOver(whoLives) {
     return (this.#taking ??= this.#takeOver(whoLives).finally(() => (this.#taking = undefined)));
   }
 
   async #takeOver(whoLives) {
     const rows = await this.#rows();
-    // Asked after the rows were read: an owner lives before it writes its first row, so whoever has a row and lives is among them.
+    // Asked after the rows were read. An owner announces itself before it writes its first row, so all live owners of these rows are in the list.
     const alive = await whoLives();
     return this.tell(STORED, rows.length, rows, optional(alive?.join("\n")))?.text().split("\n") ?? [];
   }
 
-  /** Each request that is stored and not answered: id, method, target, state and attempts. */
+  /** The stored requests without a definitive answer: `[id, method, target, state, attempts]` each. */
   async overview() {
     const rows = await this.#rows();
     const lines = new Reader(this.#call(OVERVIEW, rows.length, rows)).text();
@@ -111,21 +117,21 @@ export class Machine {
   close() {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    // What was asked for before is not done any more, but what is to be stored: within an event, say, it was given up.
+    // Pending actions are dropped, except changes of rows: a request may have been given up just now, within an event handler.
     for (let next; (next = this.#todo.shift()); ) if (next[0] === this.#change) next[0](...next.slice(1));
     this.#quietly((store) => store?.close?.());
   }
 
-  /** Of what the store fails at, nothing comes. */
+  /** Calls the store, and ignores a failure. */
   async #quietly(act) {
     try {
       await act(this.#store);
     } catch {
-      // It is tried again after the next start, if need be.
+      // If it matters, it is tried again after the next start.
     }
   }
 
-  /** One of those above, of an attempt, a ticket or an id, and what belongs to it: what is given back, if anything. */
+  /** Tells the module an event of one of the kinds above. `which`: an attempt, a ticket or an id. Returns a Reader of the result, if there is one. */
   tell(what, which = 0, ...more) {
     if (this.#isClosed) return undefined;
     const ahead = wallAhead();
@@ -133,19 +139,19 @@ export class Machine {
       this.#ahead = ahead;
       this.#call(DOUBT_CLOCK, 0);
     }
-    // A copy: what is done writes over it.
+    // A copy, because the actions make calls that overwrite it.
     const result = this.#call(what, which, ...more)?.slice();
     this.#do();
     return result && new Reader(result);
   }
 
-  /** One call of the module: what it gives back, until the next; undefined where it has trapped. What it asks for is put on the list. */
+  /** Makes one call. Returns the result, valid until the next call; undefined if the module has trapped. Its actions are added to the list. */
   #call(what, ...told) {
     try {
       const { memory, input, _call, length } = this.#exports;
       const parts = [performance.now(), told].flat(Infinity);
       const room = roomFor(parts) + 1;
-      // An address past 2 GiB comes as a negative number.
+      // wasm returns signed numbers: an address past 2 GiB is negative.
       const start = input(room) >>> 0;
       const bytes = new Uint8Array(memory.buffer);
       bytes[start] = what;
@@ -155,26 +161,26 @@ export class Machine {
       const wakes = output.byte() ? output.integer() : Infinity;
       this.#host.count(output.integer(), output.integer());
       const result = output.bytes();
-      // How many bytes the rest is.
+      // The length of the rest, which is not needed.
       output.integer();
       while (!output.isEmpty()) this.#todo.push(this.#read(output));
       this.#wakeAt(wakes);
       return result;
     } catch (error) {
       if (error instanceof StoreError) throw error;
-      // Once: without it nothing is called any more.
+      // Without exports nothing is called any more, so this happens once.
       this.#exports &&= void console.error("semel:", error);
       this.#host.end(error);
     }
   }
 
   #wakeAt(wakes) {
-    // A timer that is due sooner may run out: it is set anew then. Most calls put the time off, and set none.
+    // If a timer is due sooner, it may run out, and the next is set then. Most calls postpone, so most set no timer.
     if (wakes === this.#wakes || (wakes < Infinity && wakes > this.#wakes)) return;
     clearTimeout(this.#timer);
     this.#wakes = wakes;
     if (wakes === Infinity || this.#isClosed) return;
-    // What is due by now has been so for ever, it may be. For less than nothing no timer is set: Node warns of that, and a browser may take it for weeks.
+    // It may be long overdue. Never negative: Node warns about that, and a browser may take a large negative number for weeks.
     const after = Math.max(0, wakes - performance.now());
     this.#timer = setTimeout(() => {
       this.#wakes = Infinity;
@@ -192,7 +198,7 @@ export class Machine {
     }
   }
 
-  /** Reads one of the things to do, with what it is done to: see `write_action` in `host.rs`. */
+  /** Reads one action: the function to call and its arguments. See `write_action` in `host.rs`. */
   #read(from) {
     const host = this.#host;
     const copy = () => from.bytes().slice();
@@ -211,7 +217,7 @@ export class Machine {
       case 3:
         return [host.abort, from.integer()];
       case 4:
-        // By now: a store that throws at once is told of while others are done, and this is done after them.
+        // `#why` is read now: other actions may be done before this one, and a store that throws synchronously would change it.
         return [host.deliver, requestOf(from), from.byte() === 1, ...(from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()]), this.#why];
       case 5:
         return [host.gaveUp, from.text(), failure()];
@@ -221,30 +227,31 @@ export class Machine {
   }
 
   async #rows() {
-    // A row is a view of bytes, of whichever window: what is an instance of another's class is none of this one's.
+    // Not `instanceof Uint8Array`: a row may come from another window, such as the frame of indexeddb.js.
     const rows = await this.#store.load();
     if (!Array.isArray(rows) || !rows.every((row) => typeof row?.[0] === "string" && row[1]?.buffer)) throw unreadable();
     return rows;
   }
 
-  /** A change of a row, in one transaction of the store. Nobody waits for one that `isPatient`, which a store may make use of. */
+  /** Changes a row in one transaction of the store. `isPatient`: nobody waits for it, so the store may delay it. */
   #change = async (number, id, isPatient) => {
     let isCommitted = false;
     const began = Date.now();
     try {
       await this.#store.change(id, (row) => {
-        // It is made again, and what it made before may have been committed, run by another meanwhile and done with: a page may have been frozen in between, or have been closed.
-        // What is said is that it may be stored: see `deliver` in `semel.js`.
+        // The store repeats its transaction, and nobody knows whether the first one was committed. If the page was frozen in between or is closed, another tab
+        // may have taken the row over, sent it and deleted it. So no row is written then, and the error means "may be stored": see `deliver` in `semel.js`.
         if (isCommitted && !row && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
-        // A store that never asks has made no change.
+        // A store that never calls this has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();
         const made = this.#call(CHANGE, number, optional(row));
-        // It is to go, to be what comes after its length, or to stay; where there is no answer, this throws. A copy: a store may keep all that a view is of.
+        // 0: leave the row; 1: the new row follows after its length; 2: delete it. Throws if the module has trapped. Copied, because a store may keep the whole
+        // buffer of a view.
         return [null, made.slice(9)][made[0]];
       }, isPatient);
     } catch (error) {
-      // It has changed nothing.
+      // The store rejected, so nothing was changed.
       isCommitted = false;
       this.#why = error;
     }

@@ -1,13 +1,13 @@
-// The options, checked and with their defaults filled in.
+// Checks the options, and fills in defaults.
 //
 // Invariant: a wrong option is a TypeError or RangeError at `open`, before anything is stored or sent.
 
 import { bytesOf, optional } from "./bytes.js";
 
-/** As long as that is never: the module counts in integers. */
+/** From here on a time counts as never, because the module counts in integers. */
 const NEVER_MS = 1e15;
 
-/** Numbers, in the order in which the module is given them: the default, the least and the most. Infinity stands for no end. */
+/** The numbers, in the order in which the module takes them: `[default, minimum, maximum]`. Infinity: no limit. */
 const NUMBERS = {
   retryIntervalMs: [1_000, 10, 3_600_000],
   attemptTimeoutMs: [10_000, 100, 100_000],
@@ -15,14 +15,14 @@ const NUMBERS = {
   maxPending: [1_000, 1, 1_000],
   maxAttempts: [32, 1, 1_000],
 };
-/** The first is the default. */
+/** The allowed values; the first is the default. */
 const CHOICES = { durability: ["strict", "relaxed", "memory"], ids: ["uuid", "hash"], ordered: [true, false] };
 const HANDLERS = ["onrecovered", "onpaused", "onstorelost"];
 const OTHERS = ["url", "identity", "headers", "salt", "fetch", "store"];
 
 export function setupOf(options) {
   for (const name of Object.keys(options)) {
-    // Put together here, and not once: the bundle of sessions, which needs a key and no options, would have all of them in it.
+    // Not a constant: the bundle of sessions, which uses only `encodedKey`, would contain it.
     if (![...Object.keys({ ...NUMBERS, ...CHOICES }), ...HANDLERS, ...OTHERS].includes(name)) throw new TypeError(`semel: there is no option ${name}`);
   }
   const { identity = "", headers, store, salt = "", fetch = globalThis.fetch } = options;
@@ -41,33 +41,33 @@ export function setupOf(options) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }
   if (!/string|number|function/.test(typeof salt)) throw new TypeError("semel: salt is a string, a number or a function");
-  // Of a promise the runtime takes what it finds: nothing.
+  // `new Headers(promise)` would silently be empty.
   if (headers?.then) throw new TypeError("semel: headers is a promise");
-  // A value is checked and copied now; a function is asked for each attempt.
+  // A value is checked and copied now; a function is called for each attempt.
   setup.headers = typeof headers === "function" ? headers : new Headers(headers);
-  // Called without a receiver: the browser's own fetch accepts no other.
+  // Called without a receiver, because the browser's own fetch throws with a wrong one.
   setup.fetch = (url, init) => fetch(url, init);
   return setup;
 }
 
-/** The value of an option that is one of some: the first, unless there is one. */
+/** The value of an option that has a list of allowed values, or its default. */
 export function checked(name, value = CHOICES[name][0]) {
   if (!CHOICES[name].includes(value)) throw new TypeError(`semel: ${name} is one of ${CHOICES[name].join(", ")}`);
   return value;
 }
 
 function originOf(url) {
-  // A page would take what is missing for a path of its own.
+  // "a:" because `new URL(undefined, base)` would take "undefined" for a path of the page.
   const { protocol, origin, href } = new URL(url ?? "a:", globalThis.location?.href);
   if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
   return origin;
 }
 
-/** A key as it is on the wire: percent-encoded, just as the server does it, so that the two are one text. */
+/** The key as it is on the wire: percent-encoded exactly as the server does it, so that both have the same text. */
 export function encodedKey(key) {
   if (key === undefined) return undefined;
   const bytes = typeof key === "string" ? bytesOf(key).length : 0;
-  // As a segment of a path, . and .. would lead elsewhere: such a key could be neither acknowledged nor cancelled.
+  // As segments of a path, "." and ".." would lead elsewhere: such a key could be neither acknowledged nor cancelled.
   if (bytes < 1 || bytes > 512 || /[\p{Cc}\p{Cs}]|^\.\.?$/u.test(key)) throw new TypeError("semel: a key has 1 to 512 bytes, no controls, not . or ..");
   return key.replace(/[ "%\\<>`#?]|[^\0-\x7f]+/gu, encodeURIComponent);
 }

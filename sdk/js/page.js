@@ -1,16 +1,16 @@
-// What a page hears from its browser: the network goes and comes back, it is looked at again, it is about to go.
+// Listens to the browser: the network goes away or comes back, the page is shown again, the page is being left.
 
-/** So many bytes may be under way when the page is gone. */
+/** The browser's limit for the bodies of all `keepalive` requests under way. */
 const KEEPALIVE_BYTES_MAX = 65_536;
 
 /**
- * Calls `look` until `signal` aborts. What is under way when the page goes is sent once more, so that it outlives it: of `attempts`,
- * those that `left`, by `fetch`. Where there is no page and no worker of one, nothing is heard.
+ * Calls `look` at each of these events until `signal` aborts. When the page is left, those of `attempts` that have `left` are sent once more by `fetch`
+ * with `keepalive`, so that they outlive the page. Does nothing in runtimes without pages.
  */
 export function listen(signal, look, attempts, fetch) {
-  // Others have no idea whether they are online.
+  // Other runtimes don't know whether they are online.
   if (typeof globalThis.navigator?.onLine !== "boolean") return;
-  // What happens to the document is heard on the way to it.
+  // In the capture phase, because some of these events are dispatched at the document.
   const on = (type, act) => addEventListener(type, act, { signal, capture: true });
   for (const type of ["offline", "online", "pageshow", "visibilitychange", "resume"]) on(type, look);
   on("pagehide", () => {

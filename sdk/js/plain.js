@@ -1,14 +1,13 @@
-// What `fetch` would send of a call that is plain to see through, without a `Request`: its body is a stream, which takes some runtimes longer
-// than all else that a call takes.
+// Reads simple calls without making a `Request`, whose body is a stream: in some runtimes that takes longer than everything else of a call.
 //
-// Invariant: it is what `normalised` and `storable` make of the same; whatever might not be is theirs.
+// Invariant: the result is the same as that of `normalised` and `storable`. Calls for which it might differ are left to those.
 
 import { CHANGES } from "./requests.js";
 
-/** Characters: whatever they are, a body has fewer bytes than may be stored. */
+/** In characters: whatever they are, such a body has fewer bytes than the limit for bodies. */
 const BODY_MAX = 1 << 18;
 
-/** Method, target, header lines, and the body as text; undefined for a call that is not plain. */
+/** `[method, target, header lines, body as text]`; undefined if the call is not simple. */
 export function plain(ownOrigin, input, { method, headers = {}, body, ...more }) {
   if (![input, body].every((each) => typeof each === "string") || !CHANGES.has(method) || headers?.constructor !== Object || Object.keys(more).length) return undefined;
   const { origin, username, password, pathname, search } = new URL(input, ownOrigin);

@@ -1,34 +1,34 @@
-// Requests as `fetch` takes them, and its answers: what is stored of the one, and made of the other.
+// Converts what `fetch` takes to what is stored, and recorded answers to Responses.
 //
-// Invariant: what is stored is what is sent, byte for byte; so nothing with credentials in it is stored.
+// Invariant: a request is sent exactly as it is stored, byte for byte. So nothing that contains credentials is stored.
 
 import { linesOf, toLines } from "./lines.js";
 
 export const CHANGES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
-/** Statuses of outcomes with which a Response takes no body. */
+/** Statuses of outcomes for which a Response must have no body. */
 const WITHOUT_BODY = [204, 205];
-/** What a key takes. More would be refused for good, and hold up all that comes after it. */
+/** The largest body that a key takes. A larger one would be refused for good, and hold up all later requests. */
 const BODY_BYTES_MAX = 1 << 20;
 
-/** Method, headers and body as `fetch` has them, but that some browsers take no stream. */
+/** Method, headers and body as `fetch` would read them. A stream is kept apart, because some browsers can't put one into a Request. */
 export function normalised(ownOrigin, input, init) {
-  // A Response refuses what something was read of already.
+  // Through a Response, which throws if part of the stream was read already.
   const stream = init.body instanceof ReadableStream ? new Response(init.body).body : undefined;
   const isRequest = input instanceof Request;
   const url = new URL(isRequest ? input.url : input, ownOrigin);
   const made = (more) => new Request(isRequest ? input : url, { ...init, ...more });
   const request = made(stream && { body: new Uint8Array() });
   const { origin, pathname, search } = url;
-  // `fetch` writes all others in capitals, and sends it as it is: it would be no change.
+  // `fetch` writes the other methods in capitals, but not "patch": sent like that, it would not be protected.
   if (/^patch$/i.test(request.method) && !CHANGES.has(request.method)) throw new TypeError("semel: write PATCH");
   if (origin !== ownOrigin) throw new TypeError(`semel: ${origin} is not ${ownOrigin}`);
   return { made, request, stream, pathname, search };
 }
 
-/** What the connection says, and no request: browsers let nobody set it, and Node sends nothing that has it wrong, however often. */
+/** Headers of the connection. Browsers don't let pages set them, and Node fails each time if one is wrong. */
 export const isOfConnection = (name) => /^(connection|content-length|expect|keep-alive|transfer-encoding|upgrade)$/.test(name);
 
-/** What is stored must hold no credentials, and nothing that the module or the connection sets itself. */
+/** The header lines to store. Removes headers of the connection; throws for credentials, and for headers that the SDK sets. */
 export function storable(headers) {
   for (const [name] of [...headers]) {
     if (isOfConnection(name)) headers.delete(name);
@@ -38,7 +38,7 @@ export function storable(headers) {
   return toLines(headers);
 }
 
-/** The body, up to the limit: a stream may have no end. */
+/** Reads the body, up to the limit: a stream may be endless. */
 export async function bodyOf(request, signal, stream = request.body) {
   const parts = [];
   let size = 0;
@@ -52,23 +52,23 @@ export async function bodyOf(request, signal, stream = request.body) {
   const stop = () => source?.cancel().catch(() => {});
   signal?.addEventListener("abort", stop);
   try {
-    // A request of Firefox does not show its body.
+    // Firefox has no `Request.body`.
     if (!source) take(new Uint8Array(await request.arrayBuffer()));
     else for (let read; !(read = await source.read()).done; ) take(read.value);
   } finally {
     stop();
     signal?.removeEventListener("abort", stop);
   }
-  // By hand: a Blob is another process's, which takes longer than to store the request.
+  // Joined by hand: a Blob lives in another process, and takes longer than storing the request.
   const body = new Uint8Array(size);
   for (const part of parts.reverse()) body.set(part, (size -= part.length));
   return body;
 }
 
-/** `Made`: what it is of. */
+/** Makes the Response of an outcome. `Made`: its class. */
 export function responseOf(url, [status, lines, body], Made = Response) {
   const response = new Made(WITHOUT_BODY.includes(status) ? null : body, { status, headers: linesOf(lines) });
-  // As `fetch` has it; a Response that was made by hand has none.
+  // Set as `fetch` does; a Response that a script makes has an empty one.
   Object.defineProperty(response, "url", { value: url });
   return response;
 }

@@ -1,22 +1,22 @@
-// Goes on sending after the last tab is closed, where the browser has Background Sync: Chromium has.
+// Goes on sending after the last tab was closed, in browsers that have Background Sync (Chromium).
 //
 // Invariants:
-// - What a tab that lives sees to is left to it. What is left is taken over as any tab would: by its lock, in one transaction.
+// - Requests of a live tab are left to it. Others are taken over as any tab would do it: by locks, in one transaction each.
 // - Answers are kept for the next page, unless the service worker's own `onrecovered` takes them.
-// - An event ends, by itself or by its limit. What is left by then fails it, so that the browser asks once more.
-// - It ends as soon as a page is there that asks: whoever looks at that one is to see what waits, and to be told.
+// - Each event ends, by itself or at its limit. If requests are left then, the event fails, so that the browser dispatches it again.
+// - It ends as soon as a page asks for that, because the page's user must see what is waiting.
 
 import { Semel } from "semel";
 
 const TAG = "semel";
 const HERE = "semel here";
-/** The browser ends an event that takes longer than some minutes. */
+/** The limit of an event. The browser would end it after some minutes. */
 const SEND_MS_MAX = 120_000;
-/** So long a tab is waited for that may be about to go, and `onpaused`, which may resume. */
+/** How long to wait if nothing is being sent: for a tab that may be about to go, and for `onpaused`, which may resume. */
 const GOING_MS_MAX = 10_000;
 const LOOK_MS = 250;
 
-/** In the service worker, when it is first evaluated: `options` gives what `Semel.open` gets in the page. */
+/** To be called when the service worker is first evaluated. `options` gives the options of `Semel.open` in the page. */
 export function sendInBackground(options) {
   let begun;
   let sending;
@@ -25,9 +25,9 @@ export function sendInBackground(options) {
     try {
       for (;;) {
         const asked = begun;
-        // All but answers that nobody takes here.
+        // Without answers that nobody takes here.
         const left = (await semel.pending()).filter(({ state }) => state !== "answered" || semel.onrecovered);
-        // What an event that came meanwhile is about may be stored since that was read.
+        // An event that came meanwhile may be about a request that was stored after this was read.
         if (!left.length && !(begun > asked)) return;
         const isBusy = left.some(({ state }) => /sending|answered/.test(state));
         if (performance.now() - begun > (isBusy ? SEND_MS_MAX : GOING_MS_MAX)) throw new Error("semel: not all is answered");
@@ -40,7 +40,7 @@ export function sendInBackground(options) {
   for (const type of ["sync", "message"]) {
     addEventListener(type, (event) => {
       const said = event.tag ?? event.data;
-      // Its time is up.
+      // A page is there: end now.
       if (said === HERE) begun = -Infinity;
       if (said !== TAG) return;
       begun = performance.now();
@@ -49,22 +49,22 @@ export function sendInBackground(options) {
   }
 }
 
-/** In the page: asks for that when something waits and the page may be about to go. */
+/** To be called in the page: wakes the service worker when something is waiting and the page may be about to go. */
 export function askToSendInBackground(semel) {
   const closing = new AbortController();
   semel.addEventListener("closed", () => closing.abort());
   navigator.serviceWorker?.ready.then((registration) => {
     const ask = () => {
       const { pending, online } = semel.getSnapshot();
-      // A tab that is there and online sends by itself.
+      // A tab that is visible and online sends by itself.
       if (!pending || (online && !document.hidden)) return;
-      // Of a page that is closed in this moment a message comes through; whether the browser still takes what it is asked for is a matter of luck.
+      // Both, because if the page is being closed right now, the message arrives, but the browser may not register the sync event any more.
       registration.active.postMessage(TAG);
       registration.sync.register(TAG).catch(() => {});
     };
     if (!registration.sync || closing.signal.aborted) return;
     registration.active.postMessage(HERE);
-    // It is called now too.
+    // `subscribe` also calls it now.
     semel.subscribe(ask);
     for (const type of ["visibilitychange", "pagehide"]) addEventListener(type, ask, { capture: true, signal: closing.signal });
   });

@@ -1,13 +1,13 @@
-// The store that needs nothing, a part of one that has more, and how long one is waited for.
+// The store in memory, a view of a part of another store, and the time limit of reads.
 
 import { StoreError } from "./errors.js";
 
-/** So long may a store take. It is for one that never answers: one with very many rows on a slow device takes some seconds. */
+/** The time limit of a store. It is meant for stores that never answer: very many rows on a slow device take some seconds. */
 export const STORE_MS_MAX = 30_000;
 
 export const blocked = () => new StoreError("store-blocked", "no answer: another tab may have it");
 
-/** What a store is read for; it rejects where that takes too long. A change is not made so: nobody could tell whether it was made. */
+/** Resolves as `reading` does; rejects if that takes too long. Not for changes: after a time-out nobody could tell whether a change was made. */
 export async function inTime(reading) {
   let overdue;
   try {
@@ -17,7 +17,7 @@ export async function inTime(reading) {
   }
 }
 
-/** Rows in memory: lost with the page. Who gives a row must keep none of its bytes, and who gets one change none, as `Machine` does. */
+/** A store in memory, lost with the page. Rows are not copied: callers must neither keep the bytes that they give nor change those that they get. */
 export function memoryStore() {
   const rows = new Map();
   return {
@@ -31,7 +31,7 @@ export function memoryStore() {
   };
 }
 
-/** The rows of which the ids begin with `prefix`, in a store of IndexedDB: it reads no others. */
+/** A view of a store in IndexedDB: only rows whose ids begin with `prefix`. */
 export const rowsOf = (store, prefix) => ({
   ...store,
   load: async () => (await store.load(IDBKeyRange.bound(prefix, `${prefix}\uffff`))).map(([id, row]) => [id.slice(prefix.length), row]),

@@ -1,11 +1,11 @@
-// Which tabs live: each holds a Web Lock under its name for as long as it is there.
+// Tells which tabs are alive: each holds a Web Lock under its name as long as it exists.
 //
 // Invariants:
-// - The browser releases the lock of a tab that is closed, crashed or killed. A frozen tab keeps its own. That of a page that it keeps when it is left, WebKit
-//   releases too, and does not give it back when the page is shown again: so it is taken again then, where it is free.
-// - Locks are shared by whom IndexedDB is shared by: one origin of one profile. They tell nothing of another kind of store.
+// - The browser releases the lock of a tab that was closed, crashed or killed. A frozen tab keeps its lock. When WebKit puts a page into the back/forward
+//   cache, it releases the page's lock and does not give it back. So it is requested again when the page is shown, if it is free then.
+// - Locks and IndexedDB have the same scope: one origin in one profile. Locks say nothing about other kinds of stores.
 
-/** Takes the lock of `owner` in `database`; undefined where there are no Web Locks, or nobody may ask which are held. */
+/** Takes the lock of `owner` in `database`. Resolves to undefined if there are no Web Locks, or if held locks can't be listed. */
 export async function lightBeacon(database, owner) {
   const ending = new AbortController();
   const hold = () =>
@@ -19,7 +19,7 @@ export async function lightBeacon(database, owner) {
     );
   const watched = { [owner]: true };
   const locks = globalThis.navigator?.locks;
-  // In a frame of another site Firefox has rows, and locks, but lets nobody ask for those. Where nothing may be stored at all, that is for the store to say.
+  // In a frame of another site, Firefox has IndexedDB and locks, but `query` rejects. If nothing may be stored at all, the store reports that.
   if (!(await locks?.query().catch(() => {}))) return undefined;
   let release;
   const prefix = `${database} `;
@@ -28,11 +28,11 @@ export async function lightBeacon(database, owner) {
   const alive = async () => (await locks.query()).held.flatMap(({ name }) => name.split(prefix).slice(1));
   return {
     alive,
-    /** Calls back once, when that tab is gone. */
+    /** Calls `gone` once, when tab `other` is gone. */
     watch(other, gone) {
       if (watched[other]) return;
       watched[other] = true;
-      // Unless this tab has left.
+      // Rejects if this tab leaves first.
       locks.request(prefix + other, { signal: ending.signal }, () => delete watched[other]).then(gone, () => {});
     },
     leave() {

@@ -1,15 +1,15 @@
-// What an application shows: events, and a snapshot of how many changes wait.
+// What an application can show: events, and a snapshot of how many changes are waiting.
 //
 // Invariants:
-// - A snapshot never changes; what has changed is another one.
-// - Who has subscribed is called from no call of the module, and once for all that changed in one go.
+// - A snapshot is immutable; a change makes a new one.
+// - Subscribers are never called from within a call of the module, and only once for all changes of a turn.
 
 export class View extends EventTarget {
   #snapshot = Object.freeze({ pending: 0, paused: 0, online: true });
   #listeners = new Set();
   #isDue;
 
-  /** Calls `listener` with the snapshot, now and whenever it has changed. Returns what ends that. */
+  /** Calls `listener` with the snapshot, now and after each change. Returns a function that ends this. */
   subscribe = (listener) => {
     const own = () => listener(this.#snapshot);
     this.#listeners.add(own);
@@ -19,7 +19,7 @@ export class View extends EventTarget {
 
   getSnapshot = () => this.#snapshot;
 
-  /** For the outbox: some of it is as follows now. */
+  /** For the outbox: sets some members of the snapshot. */
   static show(view, changed) {
     if (Object.entries(changed).every(([name, value]) => view.#snapshot[name] === value)) return;
     view.#snapshot = Object.freeze({ ...view.#snapshot, ...changed });
@@ -27,7 +27,7 @@ export class View extends EventTarget {
     view.#isDue = true;
     queueMicrotask(() => {
       view.#isDue = false;
-      // Each by itself: one that throws keeps nobody else from being told.
+      // In a microtask each, so that one that throws does not keep the others from being called.
       for (const listener of view.#listeners) queueMicrotask(() => view.#listeners.has(listener) && listener());
     });
   }
