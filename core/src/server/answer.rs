@@ -1,8 +1,8 @@
-//! What goes back: outcomes, reads, problems, and the headers of the layer.
+//! Answers: outcomes, reads and problems, with the headers of the layer.
 //!
 //! Invariants:
-//! - `Semel-Status` and `Semel-Now` are on every answer, `executed` and `replayed` only on outcomes.
-//! - An outcome is checked before it is committed: whatever is recorded can be sent, again and again, byte for byte.
+//! - `Semel-Status` and `Semel-Now` are on every answer. `executed` and `replayed` are only on outcomes.
+//! - An outcome is checked before it is committed, so whatever is recorded can be sent, again and again, byte for byte.
 
 use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
 use super::json::write::Object;
@@ -13,10 +13,10 @@ use crate::problem::{Code, Position, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::storage::record::Outcome;
 
-/// So many headers of the layer's own does an outcome get.
+/// How many headers the layer adds to an outcome.
 const ADDED: usize = 5;
 
-/// An answer, and a line for the log if an operator should know.
+/// An answer, with a line for the log if the operator should know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
@@ -25,17 +25,17 @@ pub struct Answer {
     pub headers: Headers,
     /// The body.
     pub body: Vec<u8>,
-    /// What an operator should know of it.
+    /// A message for the operator's log.
     pub log: Option<String>,
 }
 
 impl Answer {
-    /// The outcome of an attempt that ran just now.
+    /// The answer to an attempt that ran just now. `expires_s`: until when it can be replayed, in Unix seconds.
     pub fn executed(outcome: &Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "executed", "false", expires_s)
     }
 
-    /// The recorded outcome.
+    /// The recorded outcome, sent again.
     pub fn replayed(outcome: &Outcome, expires_s: Option<i64>) -> Self {
         Self::outcome(outcome, "replayed", "true", expires_s)
     }
@@ -50,20 +50,20 @@ impl Answer {
         Self { status: outcome.status, headers, body: outcome.body.clone(), log: None }
     }
 
-    /// What a reader gets: nothing of it is recorded.
+    /// The answer to a read, which is not recorded.
     pub fn read(response: Response) -> Self {
         let mut headers = response.headers;
         headers.add("semel-status", "read");
         Self { status: response.status, headers, body: response.body, log: None }
     }
 
-    /// A control answer that changed something, and is not recorded.
+    /// The answer to a control request that changed something and is not recorded.
     pub fn changed() -> Self {
         let headers = Headers::from_iter([("semel-status", "executed"), ("idempotent-replayed", "false")]);
         Self { status: 204, headers, body: Vec::new(), log: None }
     }
 
-    /// A problem.
+    /// The answer for a problem.
     pub fn problem(problem: &Problem) -> Self {
         let code = problem.code;
         let (current_epoch, expected_seq) = match problem.position {
@@ -95,17 +95,17 @@ impl Answer {
         Self { status: code.status(), headers, body: body.end().into(), log: None }
     }
 
-    /// The answer that storage or object is not available.
+    /// The answer when the storage or the object is not available.
     pub fn unavailable(detail: &str) -> Self {
         Self::problem(&Problem::new(Code::Unavailable, detail))
     }
 
-    /// The same, with a line for the log.
+    /// The same answer, with a line for the log.
     pub fn with_log(self, line: impl Into<String>) -> Self {
         Self { log: Some(line.into()), ..self }
     }
 
-    /// The same, with what every answer has. `key`: of an object that applied the acknowledgements.
+    /// The same answer, with the headers that every answer has. Pass `key` only for an object that has applied the acknowledgements.
     pub fn stamped(mut self, now_ms: i64, key: Option<&Key>) -> Self {
         self.headers.add("semel-now", now_ms.to_string());
         if let Some(key) = key {
@@ -115,7 +115,7 @@ impl Answer {
     }
 }
 
-/// Checks a handler's answer to a change, and makes it what is recorded. The error is for the log.
+/// Checks a handler's answer to a change, and turns it into what is recorded. The error is for the log.
 pub fn checked_outcome(response: Response, body_bytes_max: usize) -> Result<Outcome, String> {
     if !matches!(response.status, 200..=299 | 400..=499) && holds(Rule::CheckedOutcome) {
         return Err(format!(
@@ -142,7 +142,7 @@ pub fn checked_response(response: Response) -> Result<Response, String> {
     Ok(Response { status, headers: checked_headers(headers)?, body })
 }
 
-/// Headers that belong to one connection, one answer, or this layer, and so to no record.
+/// Headers that belong to one connection, to one answer or to this layer, and so are not recorded.
 const UNRECORDED: &[&str] = &[
     "connection",
     "content-length",
@@ -173,7 +173,7 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
         if name.is_empty() || !name.bytes().all(is_token_byte) {
             return Err(format!("the handler's header name {name:?} is malformed"));
         }
-        // What is trimmed on the wire could not be replayed as it was.
+        // HTTP trims such a value on its way, so it could not be replayed as it was.
         if value.trim_matches([' ', '\t']) != value || !is_value(value) {
             return Err(format!("the handler's header {name} has a malformed value"));
         }
@@ -196,7 +196,7 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
 }
 
 pub(super) fn is_value(value: &str) -> bool {
-    // Of nearly all this is enough.
+    // Nearly all values are plain ASCII, which is checked faster.
     value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || value.chars().all(is_value_char)
 }
 

@@ -1,18 +1,18 @@
-//! How large the head of a request may be. Runtimes have limits of their own, which differ; these are the same anywhere.
+//! Limits for the path and the headers of a request. Runtimes have their own limits, which differ; these are the same everywhere.
 //!
-//! Invariant: it is looked at before anything else, so nothing that comes after works on more than this.
+//! Invariant: this check comes before any other, so nothing after it works on more than these limits.
 
 use crate::message::Headers;
 use crate::problem::{Code, Problem};
 
-/// A path with its query has at most so many bytes.
+/// The longest path with its query, in bytes.
 pub const URL_BYTES_MAX: usize = 8 << 10;
-/// A request has at most so many headers.
+/// The most headers of a request.
 pub const HEADERS_MAX: usize = 100;
-/// A request's headers have at most so many bytes, names and values together.
+/// The longest headers of a request, names and values together, in bytes.
 pub const HEADER_BYTES_MAX: usize = 32 << 10;
 
-/// Refuses a head that is too large.
+/// Refuses a request whose path or headers are too large.
 pub fn check((pathname, search): (&str, &str), headers: &Headers) -> Result<(), Problem> {
     let too_large = |what: &str, is: usize, max: usize, unit: &str| {
         Problem::new(Code::TooLarge, format!("{what} has {is} {unit}; the limit is {max}"))

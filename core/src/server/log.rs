@@ -1,10 +1,11 @@
-//! Lines of the log, for whoever runs a deployment: one JSON document a line, at most one line an answer. A crash has lines of its own.
+//! Lines of the log, for the operator of a deployment: one JSON document per line, at most one line per answer. A crash has its own lines.
 //!
 //! Invariants:
-//! - No header's value but the request id and a well-formed `traceparent`, no path, no body, no principal, no token.
-//! - A key is in it as a hash, for its name may be a person's: who has the name finds its lines, who has the lines has no list of names.
-//! - Whatever is in a field stays in it: nothing ends the line or moves a terminal's cursor.
-//! - All attempts of a request have a line, or none has: the sample goes by the id. What is the server's fault always has one.
+//! - A line has no header's value except the request id and a well-formed `traceparent`, and no path, body, principal or token.
+//! - A key is logged as a hash, because its name may identify a person. With the name one can find its lines; from the
+//!   lines one can't get the name.
+//! - The content of a field stays in the field: nothing in it ends the line or moves a terminal's cursor.
+//! - Either all attempts of a request have a line or none has, because the sample goes by the id. A fault of the server always has a line.
 
 use super::answer::Answer;
 use super::json::write::Object;
@@ -15,7 +16,7 @@ use crate::problem::Code;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// A message in a line has at most so many characters.
+/// The longest message in a line, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// What is known of an attempt when it is answered.
@@ -23,7 +24,7 @@ const MESSAGE_CHARS_MAX: usize = 1_000;
 pub struct Answered<'a> {
     /// The clock, in Unix ms.
     pub now_ms: i64,
-    /// How long it took.
+    /// How long the attempt took, in ms.
     pub took_ms: i64,
     /// Who answers: `router`, `object` or `registry`.
     pub by: &'a str,
@@ -35,23 +36,23 @@ pub struct Answered<'a> {
     pub key: Option<&'a Key>,
 }
 
-/// Which of those lines are written that need not be.
+/// Which of the ordinary answers get a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// The share, in parts of a million.
+    /// The share, in parts per million.
     ppm: u32,
-    /// Of a deployment, the same in all its isolates: who knows it chooses by an id whether there is a line.
+    /// The same in all isolates of a deployment. Callers must not know it: with it, they could choose ids that get no line.
     seed: u64,
 }
 
 impl Sample {
-    /// `settings`: the deployment's, which callers don't know.
+    /// `settings`: the deployment's settings, which callers don't know.
     pub fn new(ppm: u32, settings: &str) -> Self {
         let seed = Sha256::digest(settings).iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
         Self { ppm, seed }
     }
 
-    /// Whether a text is in it: FNV-1a, mixed well enough that texts of one form are spread.
+    /// Whether a text is in the sample. The hash is FNV-1a, mixed so that similar texts are spread.
     fn has(self, text: &str) -> bool {
         let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -78,7 +79,7 @@ struct Line<'a> {
     message: Option<&'a str>,
 }
 
-/// The line of an answer; `None`: it is not in the sample.
+/// The line of an answer; `None` if it is not in the sample.
 pub fn line(sample: Sample, answered: &Answered<'_>, answer: &Answer) -> Option<String> {
     let Answered { now_ms, took_ms, by, method, headers, key } = *answered;
     let code = answer.headers.get("semel-status");
@@ -128,29 +129,29 @@ pub fn parked(now_ms: i64, key: Option<&Key>) -> String {
     })
 }
 
-/// The beginning of a message, which may be a handler's.
+/// The beginning of a message, which may come from a handler.
 fn cut(message: &str) -> &str {
     message.char_indices().nth(MESSAGE_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)
 }
 
-/// What stands for a key: the first 16 digits of its SHA-256 in hex.
+/// Stands for a key: the first 16 hexadecimal digits of its SHA-256.
 pub fn key_hash(key: &Key) -> String {
     let mut hash = String::new();
     for byte in Sha256::digest(key.as_str().as_bytes()).iter().take(8) {
-        // Writing to a string does not fail.
+        // Writing to a string can't fail.
         let _ = write!(hash, "{byte:02x}");
     }
     hash
 }
 
-/// The request's place in a trace, where it is one that others can read: W3C Trace Context, version 00.
+/// The request's place in a trace, by W3C Trace Context version 00; `None` if it is missing or malformed.
 pub fn traceparent(headers: &Headers) -> Option<&str> {
     let mut lines = headers.iter().filter(|(name, _)| *name == "traceparent").map(|(_, value)| value);
     let value = lines.next().filter(|value| lines.next().is_none() && is_traceparent(value))?;
     Some(value)
 }
 
-/// Takes away what is no such place: a handler that passes it on must not break somebody's trace.
+/// Removes a malformed `traceparent`, so that a handler that passes it on does not break somebody's trace.
 pub fn without_broken_trace(headers: &mut Headers) {
     if traceparent(headers).is_none() {
         headers.retain(|name| name != "traceparent");
@@ -188,7 +189,8 @@ fn written(line: &Line<'_>) -> String {
     let json = json.end().into_text();
     let mut safe = String::with_capacity(json.len());
     for char in json.chars() {
-        // JSON has escaped what it must of ASCII. The rest that is not to be seen ends lines, moves a cursor or turns text round.
+        // JSON escapes the control characters of ASCII. Other invisible characters can end a line, move a cursor or
+        // reverse the direction of text.
         let is_hidden = char.is_control() || !char.is_ascii() && char.escape_debug().len() > 1;
         if is_hidden {
             for unit in char.encode_utf16(&mut [0; 2]) {

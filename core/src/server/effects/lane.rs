@@ -1,12 +1,12 @@
-//! One lane: what is to be sent next, and what an answer does. Pure.
+//! One lane: decides what to send next, and what an answer does. This module does no I/O.
 //!
 //! Invariants:
-//! - A number that the other key has taken is asked for under the epoch that it was sent under, and never sent under another.
-//! - What is not known to have been taken gets the number after the last that the other key has, in the order of the commits.
-//! - What a closing is answered is news of its place only where it speaks of that, and not of the closing itself.
-//! - The first number of a session may have been taken by one that was forgotten since, and nothing tells but that session's epoch: where it may
-//!   have been sent, no session is begun anew for it.
-//! - Nothing is given up without a word: what is refused for good is parked with the reason, and what is known of whether it ran.
+//! - A number that the other key has taken is asked for under the epoch under which it was sent, and is never sent under another.
+//! - An effect that is not known to be taken gets a number after the last one that the other key has, in the order of the commits.
+//! - The answer to a closing counts as news of the place only if it is about the place, and not about the closing itself.
+//! - The first number of a session may have been taken by a session that the other key has forgotten since, and only the
+//!   epoch of that session can show this. If it may have been sent, no new session is begun for it.
+//! - Nothing is given up silently: what is refused for good is parked with the reason, and with what is known about whether it ran.
 
 use crate::id::Key;
 use crate::problem::{Code, Executed, Retry};
@@ -18,12 +18,12 @@ use crate::server::json::read::Members;
 pub enum Target {
     /// To a key.
     Key(Key),
-    /// To an origin outside, `https://host:port`.
+    /// An origin outside, `https://host:port`.
     Origin(String),
 }
 
 impl Target {
-    /// The origin of an address.
+    /// The origin of an address; `None` if the address has none, or has credentials.
     pub fn of_url(url: &str) -> Option<Self> {
         let rest = ["https://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme))?;
         let host = rest.split(['/', '?']).next()?;
@@ -32,7 +32,7 @@ impl Target {
         is_host.then(|| Self::Origin(origin.to_ascii_lowercase()))
     }
 
-    /// As it is stored and shown.
+    /// The form in which a target is stored and shown.
     pub fn text(&self) -> String {
         match self {
             Self::Key(key) => format!("key {}", key.as_str()),
@@ -53,67 +53,68 @@ impl Target {
 /// A lane, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
-    /// What stands for the target in the rows of effects.
+    /// Stands for the target in the rows of effects.
     pub number: i64,
     /// Where it leads.
     pub target: Target,
-    /// The last number that was given.
+    /// The last number that was given to an effect.
     pub seq: i64,
-    /// Numbers up to this one were given by objects that held the session, or had stored them before they took it over; `None`: all were.
+    /// Numbers beyond this one were given by an object that had not taken over the session; `None` if there are none.
     pub sure: Option<i64>,
-    /// The epoch before, under which the numbers up to `boundary` were sent.
+    /// The epoch before the current one, under which the numbers up to `boundary` were sent.
     pub previous: i64,
-    /// The epoch of the last take-over; 0: there was none.
+    /// The epoch of the last take-over; 0 if there was none.
     pub epoch: i64,
-    /// What the other key had taken by then.
+    /// The last number that the other key had taken at that take-over.
     pub boundary: i64,
 }
 
-/// What is to be done for the first effect of a lane.
+/// What to do for the first effect of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The session is to be taken over: from that epoch, where it has to be there.
+    /// Take over the session. With an epoch: only if that is still the session's current one.
     TakeOver(Option<i64>),
-    /// It is sent under an epoch.
+    /// Send it under this epoch.
     Send(i64),
-    /// Its place is closed, so that it never runs.
+    /// Close its place under this epoch, so that it never runs.
     Close(i64),
-    /// It is sent to an address.
+    /// Send it to an address outside.
     Call,
 }
 
 impl Step {
-    /// Whether what is sent has an id, and no place in the session.
+    /// Whether the request to send has an id instead of a place in the session.
     pub fn is_control(self) -> bool {
         matches!(self, Self::TakeOver(_) | Self::Close(_))
     }
 }
 
-/// Whether the first of a lane was surely never sent. `is_first`: this object knows.
+/// Whether the first effect of a lane was certainly never sent. `is_first`: whether this object knows that.
 pub fn is_new(lane: &Lane, seq: i64, is_first: bool) -> bool {
     is_first || lane.sure.is_some_and(|sure| seq > sure)
 }
 
-/// The epoch from which the session of a lane is taken over, where it has to be there. `told`: what the other key said was the current one.
+/// The epoch that the session of a lane must still have when it is taken over; `None` if it may have any. `told`: the
+/// current epoch, if the other key has named it.
 ///
-/// Only the first number needs it: of a later one the numbers before it tell.
+/// Only the first number needs this. For a later number, the other key's last number shows whether the session was forgotten.
 fn expected(lane: &Lane, seq: i64, is_new: bool, told: Option<i64>) -> Option<i64> {
     let is_needed = seq == 1 && lane.epoch > 0 && !is_new && holds(Rule::FirstOfKnownSession);
     is_needed.then(|| told.unwrap_or(lane.epoch))
 }
 
-/// What an object knows of a lane beside what is stored.
+/// What an object knows of a lane besides what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Known {
     /// Whether it holds the session.
     pub is_open: bool,
-    /// Whether it knows that the first was never sent.
+    /// Whether it knows that the first effect was never sent.
     pub is_first: bool,
-    /// What the other key said was the current epoch.
+    /// The current epoch, if the other key has named it.
     pub told: Option<i64>,
 }
 
-/// What is done next.
+/// Decides what to do next for the first effect of a lane, which has the number `seq`.
 pub fn next(lane: &Lane, seq: i64, is_closing: bool, known: Known) -> Step {
     if matches!(lane.target, Target::Origin(_)) {
         return Step::Call;
@@ -122,53 +123,53 @@ pub fn next(lane: &Lane, seq: i64, is_closing: bool, known: Known) -> Step {
     let epoch = if was_taken && holds(Rule::TakenEpoch) { lane.previous } else { lane.epoch };
     let is_held = known.is_open || (lane.epoch > 0 && !holds(Rule::LaneTakenOver));
     match (was_taken || is_held, is_closing) {
-        // What was taken is asked for first: a take-over moves the boundary.
+        // A taken number is asked for before a take-over, which moves the boundary.
         (false, _) => Step::TakeOver(expected(lane, seq, is_new(lane, seq, known.is_first), known.told)),
         (true, true) => Step::Close(epoch),
         (true, false) => Step::Send(epoch),
     }
 }
 
-/// What came back.
+/// What the host reports about something that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// An answer, of the layer where there is a `Semel-Status`.
+    /// There was an answer. It came from a Semel layer if it has a `Semel-Status`.
     Answered {
         /// Its status.
         status: u16,
-        /// `Semel-Status`; empty: none.
+        /// `Semel-Status`; empty if there was none.
         semel: String,
         /// Its body, or the beginning of it.
         body: Vec<u8>,
     },
-    /// None, for that reason.
+    /// There was no answer, for this reason.
     Nothing(String),
-    /// The runtime can't send it.
+    /// The runtime can't send it, for this reason.
     Unsendable(String),
 }
 
-/// What becomes of the lane.
+/// What to do with the effect or the lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The effect is done, and goes.
+    /// The effect is done, and is deleted.
     Done,
-    /// It is parked.
+    /// Park the effect, with whether it ran and the reason.
     Park(Executed, String),
-    /// Its place is to be closed, and then it is parked for that reason.
+    /// Close its place, and then park it for this reason.
     Close(String),
-    /// The session has to be taken over again.
+    /// Take over the session again, for this reason.
     TakeOver(String),
-    /// The session was: its epoch, and the last number that was taken.
+    /// The session was taken over: its epoch, and the last number that was taken.
     Opened(i64, i64),
-    /// The session is to be taken over from that epoch.
+    /// Take over the session from this epoch.
     Expect(i64, String),
-    /// The session is not there any more.
+    /// The other key has forgotten the session.
     Forgotten,
-    /// The same once more, after the interval.
+    /// Try the same once more after the interval.
     Again(String),
 }
 
-/// What an answer does. `is_first`: under this epoch nothing was sent before under that number.
+/// Decides what an answer does. `is_first`: nothing was sent under this number and epoch before.
 pub fn judge(lane: &Lane, seq: i64, step: Step, is_first: bool, heard: Heard) -> Verdict {
     let (status, semel, body) = match heard {
         Heard::Nothing(reason) => return Verdict::Again(reason),
@@ -200,22 +201,22 @@ fn refused(code: Code, executed: Executed, was_taken: bool, (step, is_first): (S
     let is_closing = matches!(step, Step::Close(_));
     match (code.retry(), code) {
         (_, Code::SequenceGap | Code::Fenced) if !was_taken => Verdict::TakeOver(reason),
-        // What was not sent before this answer has not run, whoever has forgotten the session.
+        // If it was not sent before this answer, it has not run, even if the session was forgotten.
         (_, Code::SessionUnknown) if !was_taken && is_first => Verdict::TakeOver(reason),
         (Retry::SameId, Code::SequenceGap) => Verdict::Park(Executed::Unknown, reason),
         (Retry::SameId, _) => Verdict::Again(reason),
-        // Its number was taken, and not under an epoch that is known here.
+        // The number was taken, but not under an epoch that is known here.
         (_, Code::Fenced | Code::KeyInvalid) if was_taken => Verdict::Park(Executed::Unknown, reason),
-        // It speaks of the closing, and the next one has another id.
+        // This answer is about the closing itself; the next try has another id.
         _ if is_closing && !is_of_place(code) && holds(Rule::ClosingOfPlace) => Verdict::Again(reason),
-        // The place is another's, so this one has not run there.
+        // The place belongs to another request, so this one has not run there.
         (Retry::Never, _) | (_, Code::FingerprintMismatch) => Verdict::Park(executed, reason),
         (Retry::AfterFix, _) if !holds(Rule::ClosedBeforeParked) => Verdict::Park(executed, reason),
         (Retry::AfterFix, _) => Verdict::Close(reason),
     }
 }
 
-/// Whether a closing that is refused so is told what became of the place, which it names without a payload.
+/// Whether a closing that is refused with this code learns what became of the place. A closing names a place without a payload.
 fn is_of_place(code: Code) -> bool {
     matches!(code, Code::SessionUnknown | Code::Poisoned | Code::Acknowledged | Code::OutcomeExpired)
 }
@@ -228,7 +229,7 @@ fn ended(status: i64, body: &[u8]) -> Verdict {
     }
 }
 
-/// What stands in front of the other side, or is too busy, may let it through later.
+/// The verdict on the answer of an outside address. A gateway or a busy server may let the call through later.
 fn called(status: u16, body: &[u8]) -> Verdict {
     let reason = format!("answered {status}: {}", beginning(body));
     match status {
@@ -244,7 +245,7 @@ fn taken_over(body: &[u8]) -> Option<Verdict> {
     (epoch > 0 && last >= 0).then_some(Verdict::Opened(epoch, last))
 }
 
-/// A take-over was refused. `current`: where one was expected that is not the current epoch, that one; 0: there is none.
+/// The verdict on a refused take-over. `current`: the session's current epoch if another one was expected; 0 if there is no session.
 fn not_taken_over(current: Option<i64>, reason: String) -> Verdict {
     match current {
         None => Verdict::Again(reason),
@@ -283,7 +284,7 @@ fn words(status: u16, semel: &str, body: &[u8]) -> String {
     }
 }
 
-/// So much of a body is kept as a reason, in characters.
+/// How much of a body is kept as a reason, in characters.
 const REASON_CHARS_MAX: usize = 200;
 
 fn beginning(body: &[u8]) -> String {
@@ -297,19 +298,20 @@ pub struct Opened {
     pub lane: Lane,
     /// Numbers beyond this one were not taken.
     pub kept: i64,
-    /// So much is added to these.
+    /// Added to each of those numbers.
     pub shift: i64,
 }
 
-/// Up to which number effects are known by it at the other key, where that has taken numbers up to `last`.
+/// Up to which number the other key knows these effects by their numbers, if it has taken numbers up to `last`.
 ///
-/// Numbers beyond `sure` were given by an object that had not asked yet. Where the other key has more than that, this one was put back: what
-/// is there under those numbers is of a time that is no more.
+/// Numbers beyond `sure` were given by an object that had not asked the other key yet. If the other key has more numbers
+/// than that, this key was restored to an earlier state, and those numbers at the other key belong to effects of a
+/// history that was undone.
 pub fn kept(lane: &Lane, last: i64) -> i64 {
     lane.sure.filter(|_| holds(Rule::PutBackRenumbered)).unwrap_or(lane.seq).min(last)
 }
 
-/// What a take-over changes. `first`: the lowest number beyond [`kept`] that waits.
+/// What a take-over changes. `first`: the lowest number beyond [`kept`] that still waits.
 pub fn opened(lane: &Lane, epoch: i64, last: i64, first: Option<i64>) -> Opened {
     let shift = last + 1 - first.unwrap_or(lane.seq + 1);
     let opened =

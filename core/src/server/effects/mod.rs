@@ -1,19 +1,22 @@
-//! Effects that leave: requests that a handler has sent to other keys, and calls to addresses outside.
+//! Effects that leave: requests that a handler sends to other keys, and calls to addresses outside.
 //!
-//! They are stored in the commit of the request that makes them, and sent by the object afterwards, at a constant interval, until there is
-//! an answer. A *lane* is all that goes to one target, which is a key or an origin, in the order of the commits.
+//! An effect is stored in the commit of the request that makes it. Afterwards the object sends it, at a constant
+//! interval, until there is an answer. A *lane* is all that goes to one target, a key or an origin, in the order of the
+//! commits.
 //!
-//! - `store`: the tables. What a handler asks for is in [`crate::server::handler`]
-//! - [`lane`]: what is to be sent next, and what an answer does; pure
-//! - `outbox`: what an object knows of it in memory; `sending`: what leaves, and what comes of it. `tell`: what an administrator sees and mends
+//! - `store`: the tables. [`crate::server::handler`] takes what a handler asks for
+//! - [`lane`]: decides what to send next, and what an answer does; without I/O
+//! - `outbox`: what an object knows of it in memory; `sending`: sends it and takes the answers. `tell`: what an
+//!   administrator sees and can change
 //!
 //! Invariants:
-//! - An effect is stored with what made it, or neither is. It leaves its table only with an answer, or for the parked ones.
-//! - Of a lane the first is under way, and no other. To a key it goes as a session of the sending key: its number there is given in the
-//!   commit that stores it, so that it is known by it wherever both are put back to.
-//! - An object takes its session at a key over before it sends anything there: what one before it has still under way is fenced.
-//! - A number is never left unused: what is refused for good is closed at the other key before the next one goes.
-//! - Of a handler that has none, nothing of this is there: no table, and no code.
+//! - An effect and the request that made it are committed together. An effect leaves its table only when it is answered or parked.
+//! - Only the first effect of a lane is under way. To a key it goes in a session of the sending key. The commit that
+//!   stores the effect gives it its number in that session, so the other key recognises it, even after either key was
+//!   restored to an earlier state.
+//! - An object takes over its session at a key before it sends anything there. So whatever an earlier object still has under way is fenced.
+//! - No number is left unused: what is refused for good is closed at the other key before the next one goes.
+//! - A handler that emits nothing has none of this: no table and no code.
 
 pub mod lane;
 mod outbox;
@@ -28,24 +31,25 @@ pub(super) use store::count_parked;
 pub use tell::Mending;
 pub(super) use tell::{mend, tell};
 
-/// A request makes so many effects at most.
+/// The most effects that a request may make.
 pub const EFFECTS_PER_REQUEST_MAX: usize = 64;
-/// The id of one has so many hexadecimal digits.
+/// The number of hexadecimal digits in the id of an effect.
 pub const EFFECT_ID_DIGITS: usize = 32;
-/// They have so many bytes at most, all of them together.
+/// The most bytes of all effects of a request together.
 pub const EFFECTS_BYTES_MAX: usize = 1 << 20;
-/// So many wait at a key, or are parked.
+/// The most effects that may wait or be parked at a key.
 pub const EFFECTS_PER_KEY_MAX: i64 = 10_000;
-/// What was not answered is sent again after so long.
+/// How long after a failed try an effect is sent again, in ms.
 pub const RESEND_MS: i64 = 1_000;
-/// So many lanes are under way at once.
+/// How many lanes may be under way at once.
 pub const UNDER_WAY_MAX: usize = 16;
-/// So many of them are lanes that had no answer the last time: who hangs is to hold up nobody else. Of requests to addresses outside, the
-/// platform has six wait for an answer at once.
+/// How many of them may be silent lanes, which had no answer the last time, so that a target that hangs holds up no
+/// other. The platform lets six requests to outside addresses wait for an answer at once.
 pub const SILENT_MAX: usize = 4;
-/// What is under way has an answer by then, or none: a host that does not say so has forgotten it. It is the deadline of a take-over or a closing.
+/// How long an effect may be under way, in ms. If the host has reported nothing by then, it has forgotten the effect. It
+/// is also the deadline of a take-over or a closing.
 pub const UNDER_WAY_MS: i64 = 60_000;
-/// What is to be acknowledged on a lane has so many bytes, and one id more: that has room in `Semel-Ack`.
+/// How long the acknowledgements of a lane may get, in bytes, before the next id is added. That fits into `Semel-Ack`.
 const ACKS_BYTES: usize = 2_000;
-/// An object that dies with something to send is woken after so long.
+/// How long after its death an object with something to send is woken, in ms.
 pub const WAKE_MS: i64 = 5_000;

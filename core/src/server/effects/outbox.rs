@@ -1,9 +1,9 @@
-//! What an object knows of its effects beside what is stored.
+//! What an object knows of its effects besides what is stored.
 //!
 //! Invariants:
-//! - All of it may be lost at any time: an object that starts looks at what is stored, and asks again for what it has no answer for.
-//! - A take-over or a closing is acknowledged by what goes to its key after it, until something that has a place is executed there.
-//! - Silent lanes, which had no answer the last time, have their turn and leave the others room.
+//! - All of it may be lost at any time: an object that starts looks at what is stored, and asks again for what has no answer.
+//! - A take-over or a closing is acknowledged by later requests to the same key, until a request with a place is executed there.
+//! - Silent lanes, which had no answer the last time, get their turn and leave room for the others.
 
 use super::lane::Step;
 use super::store;
@@ -13,7 +13,8 @@ use crate::server::storage::sql::{Sql, SqlError};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether something may wait. A handler sets it while its engine is at work, and checkers hand engines from thread to thread.
+/// Whether an effect may wait. It is atomic, because a handler sets it while its engine is at work, and because checkers
+/// move engines between threads.
 #[derive(Debug, Default)]
 pub(super) struct Waits(AtomicU8);
 
@@ -31,7 +32,7 @@ impl Waits {
         }
     }
 
-    /// Something was stored since anybody looked.
+    /// Something was stored since the last look.
     pub fn set_new(&self) {
         self.0.store(3, Ordering::Relaxed);
     }
@@ -48,16 +49,17 @@ impl Waits {
 /// What an object knows of its effects. All of it may be lost.
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
-    /// Whether something may wait; `None`: nobody has looked.
+    /// Whether an effect may wait; `None` if nobody has looked.
     pub(super) waits: Waits,
     pub(super) lanes: BTreeMap<i64, Running>,
     pub(in crate::server) own: Option<Key>,
-    /// What was last given out. It is no lower than the clock, so that no engine gives out what another has.
+    /// The last token given out. It is never below the clock, so that no two engines give out the same token.
     pub(super) token: i64,
-    /// The lane that was looked at last; and of the silent ones.
+    /// The lane that was looked at last, among the others and among the silent ones.
     cursor: i64,
     silent_cursor: i64,
-    /// Until then nothing is to be done on any lane, as far as all were looked at; and on any silent one. A look takes a statement for each.
+    /// Until when there is nothing to do on any lane that is not silent, and on any silent one, in Unix ms. It saves a
+    /// statement for each lane.
     rests_until_ms: i64,
     silent_until_ms: i64,
 }
@@ -66,21 +68,22 @@ pub struct Outbox {
 pub(super) struct Running {
     pub under_way: Option<UnderWay>,
     pub is_open: bool,
-    /// The highest number that may have been taken by now; `None`: this object has never held the session.
+    /// The highest number that may have been taken by now; `None` if this object has never held the session.
     pub sent: Option<i64>,
-    /// What the other key said was the session's current epoch, where another was expected.
+    /// The current epoch of the session, if the other key named it when another was expected.
     pub told_epoch: Option<i64>,
-    /// By the wall clock, as all that is waited for: the key's may stand still.
+    /// Nothing is sent before this instant, in Unix ms. Like all waiting, it goes by the wall clock, because the key's
+    /// clock may stand still.
     pub not_before_ms: i64,
-    /// Whether there was no answer to what was given out last: the next may hang for as long.
+    /// Whether the last request had no answer. The next one may hang for as long.
     pub is_silent: bool,
     /// Why it is sent again.
     pub reason: String,
-    /// What was given out last, and how often by this object.
+    /// The number that was given out last, and how often this object has given it out.
     pub tried_seq: i64,
     pub attempts: u32,
-    /// What `Semel-Ack` says: of the take-overs and closings that were given out, oldest first. None goes a second time, so nobody waits for what
-    /// came of one once the next is given out.
+    /// The value of `Semel-Ack`: the ids of the take-overs and closings that were given out, oldest first. None of them
+    /// is sent twice, so an earlier one no longer matters once the next is given out.
     pub acks: String,
     /// Whether the other key has refused a deadline.
     pub is_undated: bool,
@@ -91,13 +94,14 @@ pub(super) struct UnderWay {
     pub token: i64,
     pub step: Step,
     pub seq: i64,
-    /// Whether it surely was not sent before.
+    /// Whether it was certainly not sent before.
     pub is_first: bool,
     pub until_ms: i64,
 }
 
 impl Running {
-    /// A take-over or a closing is given out, and what was to be acknowledged before it went along; of too much, for the last time.
+    /// Takes note that a take-over or a closing was given out. The earlier acknowledgements went along with it; if they
+    /// have grown too long, that was their last time.
     pub fn gives_out(&mut self, id: &str, until: &str) {
         if self.acks.len() > ACKS_BYTES {
             self.acks.clear();
@@ -107,34 +111,35 @@ impl Running {
         }
     }
 
-    /// Takes what an answer tells, whatever was asked for. `is_control`: a take-over or a closing. Answers whether nothing else is learnt of it.
+    /// Learns from an answer to whatever was sent. `is_control`: it was a take-over or a closing. Returns whether the
+    /// answer says nothing else.
     pub fn learns(&mut self, is_control: bool, semel: &str) -> bool {
         match (semel, is_control) {
-            // Only the other key's object says so, and it has taken what came along.
+            // Only the other key's object answers so, and it has applied the acknowledgements that came along.
             ("executed" | "replayed", false) => {
                 self.acks.clear();
                 false
             }
-            // That may be the deadline alone, where the clocks are apart: so the next has none.
+            // The clocks may be so far apart that only the deadline was wrong, so the next one has none.
             ("attempt-expired" | "key-invalid", true) => !std::mem::replace(&mut self.is_undated, true),
             _ => false,
         }
     }
 
-    /// What is due is sent again after the interval.
+    /// Lets the next try wait for the interval.
     pub fn again(&mut self, wall_ms: i64, reason: String) {
         self.not_before_ms = wall_ms + RESEND_MS;
         self.reason = reason;
     }
 
-    /// Until when there is nothing to be done on the lane. A clock that went back is waited for no longer than one that did not.
+    /// Until when there is nothing to do on the lane, in Unix ms. If the clock went back, this wait is no longer than usual.
     fn waits_until_ms(&self, wall_ms: i64) -> Option<i64> {
         let not_before_ms = Some(self.not_before_ms).filter(|at_ms| is_ahead(*at_ms, (wall_ms, RESEND_MS)));
         let under_way = self.under_way.filter(|_| self.is_under_way(wall_ms));
         not_before_ms.max(under_way.map(|each| each.until_ms))
     }
 
-    /// Whether its host may still tell what came of it. What nobody tells of must not keep its place for ever.
+    /// Whether the host may still report on it. What it never reports on must not keep its slot for ever.
     fn is_under_way(&self, wall_ms: i64) -> bool {
         self.under_way.is_some_and(|each| is_ahead(each.until_ms, (wall_ms, UNDER_WAY_MS)))
     }
@@ -150,25 +155,25 @@ impl Outbox {
         self.lanes.get(&lane).is_some_and(|running| running.is_open)
     }
 
-    /// All of the key was deleted, its lanes too: what goes by their numbers from now on is another's. What is under way is nobody's; only
-    /// what was given out with it is never given out again.
+    /// Forgets all lanes, because all of the key was deleted and new lanes may get their numbers. Reports on what is
+    /// under way will be ignored: their tokens are never given out again.
     pub(in crate::server) fn forget(&mut self) {
         *self = Self { token: self.token, ..Self::default() };
     }
 
-    /// Something was stored, or will have been.
+    /// Takes note that an effect was stored, or may have been.
     pub(in crate::server) fn may_wait(&self) {
         self.waits.set_new();
     }
 
-    /// What came of something leaves its lane to be looked at from this instant on.
+    /// Has the lanes looked at again from this instant on, because something was reported.
     pub(super) fn looks_again(&mut self, is_silent: bool, at_ms: i64) {
         let until_ms = if is_silent { &mut self.silent_until_ms } else { &mut self.rests_until_ms };
         *until_ms = at_ms.min(*until_ms);
     }
 
-    /// Why the first of a lane is still there, which has that number; how often this object has given it out, and from when on it does again:
-    /// `None` while it is under way.
+    /// What to tell about the first effect of a lane, which has the number `seq`: why it is still there, how often this
+    /// object has given it out, and when it is sent again (`None` while it is under way).
     pub(super) fn told_of(&self, lane: i64, seq: i64) -> (&str, u32, Option<i64>) {
         let Some(running) = self.lanes.get(&lane) else { return ("", 0, None) };
         let attempts = if running.tried_seq == seq { running.attempts } else { 0 };
@@ -176,7 +181,7 @@ impl Outbox {
         (&running.reason, attempts, again_ms)
     }
 
-    /// Whether there is room for one more under way; and for a silent one, where there are any.
+    /// Whether there is room for one more request, and, if there are silent lanes, for one more of theirs.
     pub(super) fn room(&self, wall_ms: i64) -> (bool, bool) {
         let (mut all, mut silent, mut has_silent) = (0, 0, false);
         for running in self.lanes.values() {
@@ -190,8 +195,8 @@ impl Outbox {
         (all < UNDER_WAY_MAX, has_silent && silent < SILENT_MAX)
     }
 
-    /// The next lane on which something is to be done now, with the number of its first: one of the silent ones, or of the others. And whether
-    /// something waits on any lane.
+    /// The next lane, silent or not, on which there is something to do now, with the number of its first effect. Also
+    /// returns whether an effect waits on any lane.
     pub(super) fn due(
         &mut self,
         sql: &dyn Sql,

@@ -1,9 +1,9 @@
-//! Sending: what leaves next, and what an answer to it changes.
+//! Sending: what leaves next, and what its answer changes.
 //!
 //! Invariants:
-//! - Before anything is sent to a key, its session is taken over: an object that starts holds none.
-//! - What is sent to a key and has no place there, a take-over or a closing, has an id that it shares with nothing.
-//! - An answer counts only for what was sent last on its lane. All others are late, and of them nothing is to be learnt.
+//! - Before anything is sent to a key, its session is taken over: an object that starts holds no session.
+//! - A take-over or a closing has no place in the session of its key; each has its own id.
+//! - An answer counts only for what was sent last on its lane. All others are late, and are ignored.
 
 use super::lane::{self, Heard, Known, Lane, Step, Target, Verdict};
 use super::outbox::{Outbox, Running, UnderWay};
@@ -20,21 +20,21 @@ use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::session::SESSION_NAME_CHARS_MAX;
 use sha2::{Digest, Sha256};
 
-/// Of so many lanes an object keeps that it holds their sessions. Those beyond are taken over again.
+/// For how many lanes an object remembers that it holds their sessions. Others are taken over again.
 const KEPT_LANES_MAX: usize = 1_000;
 
-/// What the host is to send.
+/// A request that the host has to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sending {
-    /// What to say with its answer.
+    /// Identifies it, together with `token`, when the host reports on it.
     pub lane: i64,
-    /// The same.
+    /// See `lane`.
     pub token: i64,
-    /// To which key, or else by `fetch`.
+    /// The key to send it to; `None`: send it by `fetch`.
     pub key: Option<Key>,
     /// The method.
     pub method: String,
-    /// Path and query; of a call, the whole address.
+    /// Path and query; for an outside address, the whole URL.
     pub url: String,
     /// All headers.
     pub headers: Headers,
@@ -43,8 +43,8 @@ pub struct Sending {
 }
 
 impl Outbox {
-    /// What is to be sent now; `None`: nothing. `is_touched`: the key has tables. `chance`: a number that nobody has given before, not even to an
-    /// object that was put back since.
+    /// What to send now; `None` if there is nothing. `is_touched`: whether the key has tables. `chance`: a random number
+    /// that was never given before, not even to an object whose key was restored since.
     pub(in crate::server) fn send_next(
         &mut self,
         sql: &dyn Sql,
@@ -53,7 +53,7 @@ impl Outbox {
         is_touched: bool,
     ) -> Result<Option<Sending>, SqlError> {
         let has_looked = self.waits.get().is_some();
-        // What was new may have been undone, and with the first of a key the tables.
+        // What was new may have been undone, along with the tables if it was the key's first.
         if (!has_looked || self.waits.is_new()) && !store::has_tables(sql)? {
             self.waits.set(Some(false));
             return Ok(None);
@@ -69,7 +69,7 @@ impl Outbox {
             self.waits.set(Some(true));
             self.looks_again(false, 0);
         }
-        // Those first of which few are tried at once: so they have their turn, and leave the others room.
+        // Silent lanes come first. Few of them may be under way, so they get their turn and leave room for the others.
         let (has_room, mut is_silent) = self.room(wall_ms);
         if !has_room {
             return Ok(None);
@@ -81,7 +81,7 @@ impl Outbox {
             }
             is_silent = false;
         };
-        // Of those that wait all may be under way, or it is not their time.
+        // Even if nothing is due, effects may wait: they are all under way, or their time has not come.
         self.waits.set(Some(is_any));
         let Some((number, seq)) = next else { return Ok(None) };
         let (lane, head) = store::lane(sql, number)?.zip(store::head(sql, number)?).ok_or_else(|| missing(number))?;
@@ -100,7 +100,7 @@ impl Outbox {
         Ok(Some(sending(&own, &lane, head, step, (token, chance, until_ms), running)))
     }
 
-    /// What came of it; whether something was parked. `clock_ms`: the key's clock, unless the storage fails.
+    /// Takes the report on what was sent, and returns whether something was parked. `clock_ms`: the key's clock, unless the storage fails.
     pub(in crate::server) fn sent(
         &mut self,
         sql: &dyn Sql,
@@ -119,7 +119,8 @@ impl Outbox {
         }
         let settled = clock_ms.and_then(|now_ms| settle(sql, (now_ms, wall_ms), (number, under_way), running, heard));
         if settled.is_err() {
-            // Whether it was committed is not known: what is stored is asked for once more, at the interval, however long storage fails.
+            // Whether the change was committed is unknown. So what is stored is asked for once more, at the interval, for
+            // as long as the storage fails.
             let acks = std::mem::take(&mut running.acks);
             *running = Running { not_before_ms: wall_ms + RESEND_MS, acks, ..Running::default() };
         }
@@ -133,12 +134,12 @@ impl Outbox {
         Ok(is_parked)
     }
 
-    /// Whether something may be there to be sent: now, or at its time.
+    /// Whether there may be an effect to send, now or later.
     pub(in crate::server) fn has_to_send(&self) -> bool {
         self.waits.get() != Some(false)
     }
 
-    /// When the object has to be awake to send, should it die; `None`: nothing is known to wait.
+    /// When the object must be awake to send, in Unix ms, in case it dies; `None` if no effect is known to wait.
     pub(in crate::server) fn wakes_at(&self, wall_ms: i64) -> Option<i64> {
         (self.waits.get() == Some(true)).then_some(wall_ms + WAKE_MS)
     }
@@ -148,10 +149,10 @@ fn missing(lane: i64) -> SqlError {
     SqlError(format!("the lane {lane} of the effects is not there"))
 }
 
-/// What an answer has done to a lane.
+/// What an answer has changed on a lane.
 #[derive(Default)]
 struct Settled {
-    /// Nothing waits there any more.
+    /// Nothing waits on the lane any more.
     is_empty: bool,
     is_parked: bool,
 }
@@ -186,7 +187,7 @@ fn settle(
         }
         Verdict::Close(reason) => store::close(sql, number, head.seq, &reason)?,
         Verdict::TakeOver(reason) => {
-            // What was refused so has not run.
+            // What is refused in this way has not run.
             if is_first {
                 running.sent = Some(seq - 1);
             }
@@ -226,7 +227,7 @@ fn park(
     store::delete(sql, lane.number, head.seq)
 }
 
-/// The session was taken over. Gives whether the first was parked.
+/// Applies a take-over of the session. Returns whether the first effect was parked.
 fn open(
     sql: &dyn Sql,
     now_ms: i64,
@@ -234,7 +235,7 @@ fn open(
     (epoch, last): (i64, i64),
     is_surely_new: bool,
 ) -> Result<bool, SqlError> {
-    // All before the first were taken. If the other key knows of fewer, it may have forgotten this one as well.
+    // All numbers before the first were taken. If the other key knows fewer, it may have forgotten this one as well.
     let is_forgotten = last < head.seq - 1 && !is_surely_new;
     if is_forgotten {
         let reason = format!("the other key has forgotten numbers: it knows of {last}, and this is {}", head.seq);
@@ -245,8 +246,8 @@ fn open(
     Ok(is_forgotten)
 }
 
-/// The other key has forgotten the session under which the first was sent: whether that ran, nobody knows. Those behind it were not sent, and
-/// begin a session with the next take-over.
+/// The other key has forgotten the session in which the first effect was sent, so nobody knows whether that ran. The
+/// effects behind it were not sent, and begin a new session with the next take-over.
 fn forgotten(sql: &dyn Sql, now_ms: i64, lane: &Lane, head: &Head) -> Result<(), SqlError> {
     let reason = format!("the other key has forgotten the session, of epoch {}", lane.epoch);
     park(sql, lane, head, now_ms, Executed::Unknown, &reason)?;
@@ -308,13 +309,13 @@ fn sending(
                 sending.headers.append("semel-ack", running.acks.as_str());
             }
             if step.is_control() {
-                // Each time another, which nobody can have taken before: of what is sent so there are no two. A take-over of which the answer
-                // is lost does no harm, for the next is beyond it, and a place can be closed twice.
+                // A new id each time, which nobody can have used before. If the answer to a take-over is lost, the next
+                // take-over goes beyond it, and a place may be closed twice.
                 let id = quoted(&format!("effects {} {token} {chance}", digest(own)));
                 let until = until_ms.to_string();
                 running.gives_out(&id, &until);
                 sending.headers.append("idempotency-key", id);
-                // What comes later does not run, so once it is acknowledged little has to be kept of it.
+                // After its deadline it can't run, so little has to be kept of it once it is acknowledged.
                 if !running.is_undated {
                     sending.headers.append("semel-deadline", until);
                 }
@@ -323,7 +324,7 @@ fn sending(
         (_, None) => sending.headers.append("idempotency-key", quoted(&stored.id)),
     }
     if let Step::Send(epoch) = step {
-        // All before it have their answers.
+        // All numbers before it have been answered.
         let ack = if head.seq > 1 { format!(";ack={}", head.seq - 1) } else { String::new() };
         let place = format!("{};epoch={epoch};seq={}{ack}", quoted(&session), head.seq);
         sending.headers.append("semel-session", place);
@@ -331,7 +332,7 @@ fn sending(
     sending
 }
 
-/// The name of the session of a key. Nobody else can have one that begins so.
+/// The name of the session in which a key sends. The prefix is reserved.
 fn session_of(own: &Key) -> String {
     let name = format!("semel:{}", own.encoded());
     if name.len() <= SESSION_NAME_CHARS_MAX { name } else { format!("semel:#{}", digest(own)) }

@@ -1,12 +1,12 @@
-//! The tables of effects. They come with the first one, so that who has none pays nothing; all of their names begin with `semel_effect`.
+//! The tables of effects. The first effect creates them, so a key without effects pays nothing. Their names all begin with `semel_effect`.
 //!
-//! Invariant: a row of `semel_effects` waits, and those of a lane have numbers without a gap.
+//! Invariant: each row of `semel_effects` waits to be sent, and the numbers of a lane have no gap.
 
 use super::lane::{Lane, Opened, Target};
 use crate::problem::Executed;
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 
-/// The table that is made last.
+/// Looks for the table that is created last.
 const HAS: &str = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_effects_parked' LIMIT 1";
 const CREATE: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS semel_effect_lanes (number INTEGER PRIMARY KEY, target TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, \
@@ -19,42 +19,42 @@ const CREATE: [&str; 3] = [
      parked_ms INTEGER NOT NULL, executed TEXT NOT NULL, reason TEXT NOT NULL) STRICT",
 ];
 
-/// An effect, but for its number.
+/// An effect without its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// The key's clock when it was made.
+    /// The key's clock when it was made, in Unix ms.
     pub at_ms: i64,
-    /// Its id, for ever the same.
+    /// Its id, which never changes.
     pub id: String,
     pub method: String,
-    /// Path and query; of a call, the whole address.
+    /// Path and query; for an outside address, the whole URL.
     pub url: String,
     /// One `name:value` a line.
     pub headers: String,
     pub body: Vec<u8>,
 }
 
-/// The first of a lane.
+/// The first effect of a lane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     pub seq: i64,
-    /// Why its place is to be closed, if it is.
+    /// Why its place is to be closed; `None` if it is not.
     pub closing: Option<String>,
     pub stored: Stored,
 }
 
-/// What is told of an effect. Neither body nor headers are read for it: those of many at once would fill an isolate's memory.
+/// What is shown of an effect. Bodies and headers are not read for it: those of many effects would fill an isolate's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
     pub at_ms: i64,
     pub id: String,
     pub method: String,
     pub url: String,
-    /// Of its body.
+    /// The size of its body.
     pub bytes: i64,
 }
 
-/// What is told of one that was refused for good.
+/// What is shown of a parked effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parked {
     pub number: i64,
@@ -76,7 +76,7 @@ pub fn create(sql: &dyn Sql) -> Result<(), SqlError> {
     CREATE.iter().try_for_each(|statement| sql.exec(statement, &[]).map(|_| ()))
 }
 
-/// How many are parked.
+/// How many effects are parked.
 pub fn count_parked(sql: &dyn Sql) -> Result<i64, SqlError> {
     if !has_tables(sql)? {
         return Ok(0);
@@ -84,7 +84,7 @@ pub fn count_parked(sql: &dyn Sql) -> Result<i64, SqlError> {
     number(&sql.exec("SELECT count(*) FROM semel_effects_parked", &[])?).ok_or_else(unreadable)
 }
 
-/// How many wait or are parked, counted no further than `max`.
+/// How many effects wait or are parked, each counted up to `max`.
 pub fn count(sql: &dyn Sql, max: i64) -> Result<i64, SqlError> {
     let statement = "SELECT (SELECT count(*) FROM (SELECT 1 FROM semel_effects LIMIT +?1)) + \
                      (SELECT count(*) FROM (SELECT 1 FROM semel_effects_parked LIMIT +?1))";
@@ -99,7 +99,7 @@ fn unreadable() -> SqlError {
     SqlError("a row of the effects can't be read".to_owned())
 }
 
-/// Gives out the next number of a lane; answers the lane as it was. `is_open`: whether this object holds its session.
+/// Gives out the next number of a lane, and returns the lane as it was before. `is_open`: whether this object holds the session of a lane.
 pub fn lane_of(sql: &dyn Sql, target: &Target, is_open: impl Fn(i64) -> bool) -> Result<Lane, SqlError> {
     let text = target.text();
     let rows = sql.exec(
@@ -157,7 +157,7 @@ pub fn put(sql: &dyn Sql, lane: i64, seq: i64, stored: &Stored) -> Result<(), Sq
     .map(|_| ())
 }
 
-/// The next lane after a number that has something to send, with the number of its first.
+/// The next lane after a number that has something to send, with the number of its first effect.
 pub fn next_lane(sql: &dyn Sql, after: i64) -> Result<Option<(i64, i64)>, SqlError> {
     let statement = "SELECT lane, seq FROM semel_effects WHERE lane > ?1 ORDER BY lane, seq LIMIT 1";
     let rows = sql.exec(statement, &[after.into()])?;
@@ -173,14 +173,14 @@ pub fn head(sql: &dyn Sql, lane: i64) -> Result<Option<Head>, SqlError> {
     Ok(Some(Head { seq, closing, stored }))
 }
 
-/// Of the first of a lane: its number, why its place is to be closed, and what is told of it.
+/// What is shown of the first effect of a lane, with its number and why its place is to be closed.
 pub fn head_told(sql: &dyn Sql, lane: i64) -> Result<Option<(i64, Option<String>, Told)>, SqlError> {
     let statement = "SELECT seq, closing, at_ms, id, method, url, length(body) FROM semel_effects WHERE lane = +?1 ORDER BY seq LIMIT 1";
     let Some((seq, closing, rest)) = first(sql, statement, lane.into())? else { return Ok(None) };
     Ok(Some((seq, closing, told(&rest).ok_or_else(unreadable)?)))
 }
 
-/// What a statement finds first: a number, a text if there is one, and the rest of its row.
+/// The first row that a statement finds: a number, a text or `NULL`, and the rest.
 fn first(sql: &dyn Sql, statement: &str, argument: Value) -> Result<Option<(i64, Option<String>, Row)>, SqlError> {
     let rows = sql.exec(statement, &[argument])?;
     let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
@@ -244,12 +244,12 @@ pub fn park(
     .map(|_| ())
 }
 
-/// The lane in which one of that id waits.
+/// The lane in which the effect with that id waits.
 pub fn lane_with(sql: &dyn Sql, id: &str) -> Result<Option<i64>, SqlError> {
     sql.exec("SELECT lane FROM semel_effects WHERE id = ?1 LIMIT 1", &[id.into()]).map(|rows| number(&rows))
 }
 
-/// The lowest number of a lane beyond one.
+/// The lowest number of a lane beyond `seq`.
 pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, SqlError> {
     let rows =
         sql.exec("SELECT min(seq) FROM semel_effects WHERE lane = +?1 AND seq > ?2", &[lane.into(), seq.into()])?;
@@ -259,7 +259,7 @@ pub fn first_beyond(sql: &dyn Sql, lane: i64, seq: i64) -> Result<Option<i64>, S
 /// Writes what a take-over changes.
 pub fn open(sql: &dyn Sql, Opened { lane, kept, shift }: &Opened) -> Result<(), SqlError> {
     if *shift != 0 {
-        // By way of negative ones: on the way up, or down, a number may be in use.
+        // The numbers go through negative values, because an intermediate number may be in use.
         let statement = "UPDATE semel_effects SET seq = -(seq + ?3) WHERE lane = +?1 AND seq > ?2";
         sql.exec(statement, &[lane.number.into(), (*kept).into(), (*shift).into()])?;
         sql.exec("UPDATE semel_effects SET seq = -seq WHERE lane = ?1 AND seq < 0", &[lane.number.into()])?;
@@ -269,7 +269,7 @@ pub fn open(sql: &dyn Sql, Opened { lane, kept, shift }: &Opened) -> Result<(), 
     sql.exec(statement, &values.map(Value::from)).map(|_| ())
 }
 
-/// Takes away lanes on which nothing waits: a take-over tells the next one where it stands.
+/// Deletes lanes on which nothing waits: a later take-over finds out where the session stands.
 pub fn sweep(sql: &dyn Sql) -> Result<(), SqlError> {
     let statement = "DELETE FROM semel_effect_lanes WHERE NOT EXISTS (SELECT 1 FROM semel_effects WHERE lane = number)";
     sql.exec(statement, &[]).map(|_| ())
@@ -298,7 +298,7 @@ pub fn parked(sql: &dyn Sql, after: i64, limit: i64) -> Result<Vec<Parked>, SqlE
     rows.iter().map(parked).collect::<Option<_>>().ok_or_else(unreadable)
 }
 
-/// The parked one of that id: its number, where it was to go, and all of it.
+/// The parked effect with that id: its number, its target, and all of it.
 pub fn parked_with(sql: &dyn Sql, id: &str) -> Result<Option<(i64, String, Stored)>, SqlError> {
     let statement =
         "SELECT number, target, at_ms, id, method, url, headers, body FROM semel_effects_parked WHERE id = ?1 LIMIT 1";

@@ -1,9 +1,9 @@
-//! What an administrator sees of effects, and mends.
+//! What an administrator sees of effects, and can change.
 //!
 //! Invariants:
-//! - What was parked goes out again only as new, behind all that waits for its target; or it is dropped.
-//! - To tell of effects reads none of their bodies: of many at once an isolate has no room.
-//! - What is to be mended is named by its id: what was the first of a lane when somebody looked, or had a number, may be another by now.
+//! - A parked effect is either dropped, or sent again under a new number, behind all that waits for its target.
+//! - Showing effects reads none of their bodies, since those of many effects do not fit into an isolate's memory.
+//! - A change names an effect by its id. The first effect of a lane, or the one with some number, may be another by now.
 
 use super::lane::Target;
 use super::outbox::Outbox;
@@ -14,22 +14,22 @@ use crate::problem::{Code, Executed, Problem};
 use crate::server::json::write::{self, Object};
 use crate::server::storage::sql::{Sql, SqlError};
 
-/// So many lanes are shown.
+/// The most lanes that are shown.
 const LANES_MAX: usize = 50;
 const GIVEN_UP: &str = "an administrator gave it up";
 
-/// What becomes of one.
+/// What an administrator wants with an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mending {
-    /// A parked one is sent as a new one.
+    /// Send a parked effect again, under a new number.
     Retry,
-    /// A parked one goes.
+    /// Delete a parked effect.
     Drop,
-    /// The first of a lane is given up: it is closed where it was to go, and parked.
+    /// Give up the first effect of a lane: park it, after closing its place if the target is a key.
     Park,
 }
 
-/// `{"count","max","maxPerRequest","lanes":[…],"parked":[…],"next"}`; without tables the first two.
+/// Writes `{"count","max","maxPerRequest","lanes":[…],"parked":[…],"next"}`; without tables, only the first two.
 pub fn tell(sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Object, SqlError> {
     if !store::has_tables(sql)? {
         return Ok(Object::default().with("count", 0_i64).with("max", EFFECTS_PER_KEY_MAX));
@@ -80,7 +80,7 @@ fn told_of(told: Object, Told { at_ms, id, method, url, bytes }: &Told) -> Objec
         .with("bytes", *bytes)
 }
 
-/// Mends one, in the transaction of the request that asks for it; or what refuses that.
+/// Changes an effect, in the transaction of the request that asks for it. The inner error is a problem for the caller.
 pub fn mend(
     sql: &dyn Sql,
     outbox: &Outbox,
@@ -99,7 +99,7 @@ pub fn mend(
             return none(not_first);
         }
         if let Target::Origin(_) = lane.target {
-            // What is under way there can't be taken back.
+            // A call to an outside address that is under way can't be taken back.
             store::park(sql, &lane.target, &head.stored, now_ms, Executed::Unknown, GIVEN_UP)?;
             store::delete(sql, lane.number, head.seq)?;
             return done("parked");

@@ -25,7 +25,7 @@ fn the_first_number_is_taken_over_from_the_epoch_that_it_may_have_been_sent_unde
     assert_eq!(next(&of(None, 2), 1, false, none), Step::TakeOver(Some(2)));
     assert_eq!(next(&of(None, 2), 1, false, Known { told: Some(7), ..none }), Step::TakeOver(Some(7)));
     assert_eq!(next(&of(Some(1), 2), 1, true, none), Step::TakeOver(Some(2)));
-    // It was never sent, or not since a session was known, or the numbers before it tell.
+    // It was never sent; it was never sent since a session was known; or the earlier numbers show it.
     assert_eq!(next(&of(None, 2), 1, false, Known { is_first: true, ..none }), Step::TakeOver(None));
     assert_eq!(next(&of(Some(0), 2), 1, false, none), Step::TakeOver(None));
     assert_eq!(next(&of(None, 0), 1, false, none), Step::TakeOver(None));
@@ -39,20 +39,20 @@ fn a_take_over_that_expected_another_epoch_goes_on_from_that_or_learns_that_ther
     assert!(matches!(refused(Some(2), "fenced", r#"{"currentEpoch":7}"#), Verdict::Expect(7, _)));
     assert!(matches!(refused(Some(2), "body-invalid", r#"{"currentEpoch":1}"#), Verdict::Expect(1, _)));
     assert_eq!(refused(Some(2), "body-invalid", r#"{"currentEpoch":0}"#), Verdict::Forgotten);
-    // It does not say, or was not asked.
+    // The answer does not say, or was not asked.
     assert!(matches!(refused(Some(2), "body-invalid", "{}"), Verdict::Again(_)));
     assert!(matches!(refused(None, "body-invalid", r#"{"currentEpoch":0}"#), Verdict::Again(_)));
 }
 
 #[test]
 fn a_take_over_numbers_anew_what_the_other_key_can_t_have() {
-    // Nothing went wrong: 7 was taken, 8 and 9 wait.
+    // The usual case: 7 was taken, 8 and 9 wait.
     let Opened { lane: on, kept, shift } = opened(&lane(9, None), 5, 7, Some(8));
     assert_eq!((on.seq, on.sure, on.previous, on.epoch, on.boundary, kept, shift), (9, None, 2, 5, 7, 7, 0));
-    // This one was put back: by its start it had given 8, and the other has 20.
+    // This key was restored: it had given numbers up to 8 when it started, and the other key has 20.
     let back = opened(&lane(9, Some(8)), 5, 20, Some(9));
     assert_eq!((back.lane.seq, back.kept, back.shift), (21, 8, 12));
-    // The other one was: it has 2, and 5 to 9 wait.
+    // The other key was restored: it has 2, and 5 to 9 wait.
     let other = opened(&lane(9, None), 5, 2, Some(5));
     assert_eq!((other.lane.seq, other.kept, other.shift), (7, 2, -2));
     assert_eq!(opened(&lane(9, None), 5, 20, None).lane.seq, 20);
@@ -81,7 +81,7 @@ fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
     ] {
         assert!(matches!(sent(again, true), Verdict::Again(_)));
     }
-    // Of a number that was taken, a fence says nothing.
+    // A fence says nothing about a number that was taken.
     let taken = judge(&lane(9, None), 4, Step::Send(1), false, answered(409, "fenced", ""));
     assert!(matches!(taken, Verdict::Park(Executed::Unknown, _)));
 }
@@ -125,7 +125,7 @@ fn a_closing_is_told_of_its_place_or_made_again() {
             }
             _ => assert!(matches!(verdict, Verdict::Again(_)), "{code:?}"),
         }
-        // What was taken is asked for under an epoch that may be over, or of a session that was put back.
+        // A taken number is asked for under an epoch that may be over, or in a session that was restored to an earlier state.
         if matches!(code, Code::SequenceGap | Code::Fenced | Code::KeyInvalid) {
             assert!(matches!(is_taken, Verdict::Park(Executed::Unknown, _)), "{code:?}");
         } else {
