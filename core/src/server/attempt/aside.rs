@@ -1,8 +1,8 @@
-//! What goes along with an attempt, whatever becomes of it: acknowledgements, later deadlines, a page of the sweep, the fence.
+//! What is applied along with an attempt: acknowledgements, later deadlines, a page of the sweep, the fence.
 //!
 //! Invariants:
-//! - With an execution it is part of that transaction; otherwise it is one of its own, and none where there is nothing to do.
-//! - An untouched key stays untouched, unless a refusal rests on its fence.
+//! - For an execution, this is part of its transaction. Otherwise it has its own transaction, and none if there is nothing to do.
+//! - An untouched key stays untouched, unless a refusal depends on its fence.
 
 use super::places::Noted;
 use super::turn::{Loaded, Turn, Work};
@@ -20,30 +20,31 @@ use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
 use std::collections::BTreeMap;
 
-/// While a database has less than half of what it may, its size is asked for once, and not for so many new requests after that.
+/// While a database is smaller than half its limit, its size is asked for once, and then not for up to this many new requests.
 const UNASKED_MAX: u64 = 63;
-/// Nor for more than reach that half, where each writes so much: a body, an outcome, and what a handler makes of them.
+/// How much one new request may write, in bytes: a body, an outcome, and what a handler makes of them. The size is asked
+/// for before requests that write so much could reach the half.
 const WRITTEN_BYTES: u64 = 4 << 20;
 
-/// After a page that an object has swept without a request, none sweeps one of its own for so long: the object goes on by itself.
+/// How long after an object swept a page without a request no request sweeps, in ms: the object goes on by itself.
 const SEEN_TO_MS: i64 = 1_000;
 
-/// What an attempt changes besides executing.
+/// What an attempt changes besides its execution.
 #[derive(Default)]
 pub(in crate::server) struct Aside<'a> {
     /// The record that has seen a later deadline.
     pub seen: Option<(&'a RequestId, Record)>,
-    /// Whether a refusal rests on the fence, which so must not go back.
+    /// Whether a refusal depends on the fence, which then must not go back.
     pub fence: bool,
-    /// Whether a page is swept, due or not: something is refused for want of room.
+    /// Whether to sweep a page even if none is due, because something is refused for lack of room.
     pub sweep: bool,
-    /// The record of a start that ended well enough to be counted no longer.
+    /// The record of a start that need not be counted any more, because it ended without a crash.
     pub ended: Option<(&'a RequestId, &'a Record)>,
-    /// What a request changes of its session.
+    /// What the attempt changes of its session.
     pub session: Option<Noted<'a>>,
 }
 
-/// What is acknowledged, its record, and the tombstone in its place.
+/// An acknowledged id, its record, and the tombstone that replaces it.
 type Buried<'a> = (&'a RequestId, Record, Record);
 
 impl Turn<'_> {
@@ -59,7 +60,8 @@ impl Turn<'_> {
         Ok(Answer::problem(problem))
     }
 
-    /// Applies what an attempt changes that does not execute, in a transaction of its own, if there is anything.
+    /// Applies what goes along with an attempt that does not execute, in its own transaction, if there is anything.
+    /// `own`: the id of the attempt, which it can't acknowledge.
     pub(in crate::server) fn set_aside(
         &self,
         loaded: &mut Loaded,
@@ -82,7 +84,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Writes acknowledgements, and the rest.
+    /// Writes the acknowledgements and the rest.
     pub(in crate::server) fn write_aside(
         &self,
         work: &mut Work<'_>,
@@ -98,7 +100,7 @@ impl Turn<'_> {
         self.write_rest(work, aside)
     }
 
-    /// Writes acknowledgements, but for what the record of the attempt is to carry.
+    /// Writes the acknowledgements. Returns the packed tombstones that the record of the attempt is to carry.
     pub(in crate::server) fn acknowledge_carried(
         &self,
         work: &mut Work<'_>,
@@ -113,7 +115,7 @@ impl Turn<'_> {
         Ok(Bundle::default())
     }
 
-    /// The records that are acknowledged, and their tombstones.
+    /// The records that are acknowledged, with their tombstones.
     fn acknowledged(&self, work: &Work<'_>, own: Option<&RequestId>) -> Result<Vec<Buried<'_>>, SqlError> {
         let mut acknowledged = BTreeMap::new();
         for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
@@ -121,14 +123,14 @@ impl Turn<'_> {
             let now_ms = self.instant.now_ms;
             let tombstone = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, work.retention_s);
             if let Some(tombstone) = tombstone {
-                // Of one that is named twice, the first counts.
+                // If an id is named twice, the first counts.
                 acknowledged.entry(&ack.id).or_insert((found, tombstone));
             }
         }
         Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id, found, tombstone)).collect())
     }
 
-    /// Writes the tombstones, and hands back those that are packed, if any may be: they are in no row yet.
+    /// Writes the tombstones. If `may_pack`, returns those that can be packed instead; these are in no row yet.
     fn bury(&self, work: &mut Work<'_>, acknowledged: Vec<Buried<'_>>, may_pack: bool) -> Result<Bundle, SqlError> {
         let mut packed = Bundle::default();
         for (id, found, tombstone) in acknowledged {
@@ -140,14 +142,14 @@ impl Turn<'_> {
         Ok(packed)
     }
 
-    /// Writes later deadlines, a page of the sweep, and the fence where something rests on it.
+    /// Writes later deadlines, a page of the sweep, and the fence if something depends on it.
     pub(in crate::server) fn write_rest(&self, work: &mut Work<'_>, aside: &Aside<'_>) -> Result<(), SqlError> {
         work.count_anew()?;
         if let Some((id, record)) = &aside.seen {
             if rows::put_seen(self.sql, id, record)? {
                 work.after.sweep.came(record, work.retention_s);
             } else {
-                // It was packed, and has to outlive that.
+                // It was packed, and has to outlive the new deadline.
                 work.put(id, None, record)?;
             }
         }
@@ -159,7 +161,7 @@ impl Turn<'_> {
         }
         let Instant { now_ms, fence_s, .. } = self.instant;
         let retention_s = self.config.retention_s;
-        // A deleted key's name was taken away once the registry had heard of it: only what comes anew brings it back.
+        // The name of a deleted key is removed once the registry knows of the deletion. Only a new row brings the name back.
         let is_gone = work.after.versions.handler == schema::DELETED && !work.after.is_registered;
         if !work.after.has_key && !is_gone {
             schema::put_key(self.sql, self.arrival.key)?;
@@ -176,7 +178,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Why there is no room for a new record, in words for who asks; `None`: there is.
+    /// Why there is no room for a new record, in words for the caller; `None` if there is room.
     pub(in crate::server) fn want_of_room(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
         let Config { records_max, tombstones_max, .. } = self.config;
         if !holds(Rule::Capacity) {
@@ -191,13 +193,13 @@ impl Turn<'_> {
         self.want_of_bytes(loaded)
     }
 
-    /// Why there is no room for any row more.
+    /// Why there is no room for any further row; `None` if there is room.
     pub(in crate::server) fn want_of_bytes(&self, loaded: &mut Loaded) -> Result<Option<String>, SqlError> {
         let bytes_max = self.config.bytes_max;
         if !holds(Rule::Capacity) {
             return Ok(None);
         }
-        // To ask takes a statement's time, and a quarter of a request's in a batch.
+        // Asking takes a statement, which is a quarter of a request's time in a batch.
         if let Some(left) = loaded.unasked.0.checked_sub(1) {
             loaded.unasked.0 = left;
             return Ok(None);
@@ -216,8 +218,9 @@ impl Turn<'_> {
         is_reached && holds(Rule::Capacity)
     }
 
-    /// A full key sweeps with every request, so that it opens as soon as something may leave. Of another no request sweeps what its
-    /// object is about to: alarms may have been given up, so none can be relied on.
+    /// Whether to sweep a page. A full key sweeps with every request, so that it takes new requests as soon as something
+    /// may leave. At other keys, a request does not sweep if the object is about to do so itself. Alarms may have been
+    /// given up, so no key relies on them.
     fn is_to_sweep(&self, loaded: &Loaded, aside: &Aside<'_>) -> bool {
         let now_ms = self.instant.now_ms;
         let is_seen_to = loaded.swept_ms.0.is_some_and(|swept_ms| now_ms < swept_ms + SEEN_TO_MS);
@@ -226,7 +229,7 @@ impl Turn<'_> {
     }
 }
 
-/// Sweeps one page in the open transaction. Whether anything was written: then the fence has to be written too.
+/// Sweeps one page in the open transaction. Returns whether anything was written, in which case the fence has to be written too.
 pub(in crate::server) fn sweep(
     sql: &dyn Sql,
     instant: Instant,

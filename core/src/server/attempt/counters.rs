@@ -1,6 +1,6 @@
-//! How often a key's object gave each answer since it started, by `Semel-Status`.
+//! How often a key's object has given each answer since it started, by `Semel-Status`.
 //!
-//! Invariant: nothing is decided by them. Two engines that differ in nothing else are the same to a checker.
+//! Invariant: no decision depends on these counts, so a checker takes two engines for equal that differ only in them.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -22,7 +22,7 @@ impl Hash for Counters {
 }
 
 impl Counters {
-    /// Counts an answer. There are as many statuses as codes and three more.
+    /// Counts an answer. There are only as many statuses as codes, and three more.
     pub fn count(&mut self, status: &str) {
         match self.0.get_mut(status) {
             Some(count) => *count += 1,
@@ -30,7 +30,7 @@ impl Counters {
         }
     }
 
-    /// Every status that was answered, and how often.
+    /// Every status that was answered, with its count.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(status, count)| (status.as_str(), *count))
     }

@@ -1,9 +1,9 @@
-//! What becomes of an attempt. Pure: the checkers explore this very code.
+//! Decides about an attempt. This module does no I/O, so the checkers explore this very code.
 //!
 //! Invariants, in the order of the checks:
-//! - Record first: what has an outcome is answered from it, however late the attempt.
-//! - Another fingerprint or principal learns nothing of the record.
-//! - Then the fence, then the deadline: what can't be proven new, or comes too late, is refused.
+//! - The record comes first: a request with an outcome is answered from it, however late the attempt is.
+//! - An attempt with another fingerprint or principal learns nothing of the record.
+//! - Then come the fence and the deadline: what can't be proven new, or comes too late, is refused.
 
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
@@ -14,14 +14,14 @@ use crate::server::storage::retention::Instant;
 
 const CANCELLED: &str = "cancelled before it ran; it never will";
 
-/// The attempt, as far as it matters here.
+/// The attempt, as far as the decision needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Who asks.
     pub principal: &'a Principal,
-    /// What is asked; `None` for a cancellation, which names an id whatever its request was.
+    /// The fingerprint of the request; `None` for a cancellation, which names an id whatever its request was.
     pub fingerprint: Option<&'a Fingerprint>,
-    /// When the request was first sent, in Unix s.
+    /// When the request was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
     /// The attempt's deadline, in Unix ms.
     pub deadline_ms: Option<i64>,
@@ -33,36 +33,37 @@ impl Asked<'_> {
     }
 }
 
-/// What becomes of the attempt.
+/// What to do with the attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Answer with the recorded outcome.
     Replay,
     /// Run the handler.
     Execute,
-    /// It was sent to where it is executed, and its outcome is not known.
+    /// The request was sent to where it is executed, and its outcome is not known.
     Doubt,
     /// Answer with a problem.
     Refuse(Problem),
 }
 
 impl Decision {
-    /// Whether the id is another request's: what comes of it is nothing to its record.
+    /// Whether the id belongs to another request. Then the attempt changes nothing of the record.
     pub fn is_mismatch(&self) -> bool {
         matches!(self, Self::Refuse(problem) if problem.code == Code::FingerprintMismatch)
     }
 }
 
-/// Decides.
+/// Decides what to do with an attempt.
 pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> Decision {
     match record {
         Some(record) if holds(Rule::Principal) && !record.answers(asked.principal) => {
             return Decision::Refuse(mismatch());
         }
-        // A suspect has no outcome: it is judged like what is new.
+        // A suspect has no outcome, so it is judged like a new request.
         None | Some(Record { state: State::Suspect { .. }, .. }) => {}
         Some(record) if !holds_for(&record.state) => {}
-        // Cancelled without first-sent, when its record may have left before: whether it ran can't be told of what comes too late anyway.
+        // Without a first-sent, an earlier record of the cancelled id may have left. So an attempt that comes too late
+        // can't be told whether the request ran.
         Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. }) => {
             let cancelled = || Problem::new(Code::Cancelled, CANCELLED);
             return Decision::Refuse(too_late(asked, instant).unwrap_or_else(cancelled));
@@ -72,7 +73,7 @@ pub fn decide(record: Option<&Record>, asked: &Asked<'_>, instant: Instant) -> D
     too_late(asked, instant).map_or(Decision::Execute, Decision::Refuse)
 }
 
-/// Why what has no record must not begin, where fence or deadline is past.
+/// Why a request without a record must not begin: it is before the fence, or past its deadline.
 fn too_late(asked: &Asked<'_>, instant: Instant) -> Option<Problem> {
     if asked.is_before(instant.fence_s) {
         return Some(outside_window(asked, instant));
@@ -80,7 +81,7 @@ fn too_late(asked: &Asked<'_>, instant: Instant) -> Option<Problem> {
     check_deadline(asked.deadline_ms, instant.now_ms).err()
 }
 
-/// Whether what has this deadline may begin now.
+/// Checks that a request with this deadline may begin now.
 pub fn check_deadline(deadline_ms: Option<i64>, now_ms: i64) -> Result<(), Problem> {
     if holds(Rule::Deadline) && deadline_ms.is_some_and(|deadline_ms| deadline_ms < now_ms) {
         let detail = "the deadline is before Semel-Now; this attempt did not run";
@@ -89,7 +90,7 @@ pub fn check_deadline(deadline_ms: Option<i64>, now_ms: i64) -> Result<(), Probl
     Ok(())
 }
 
-/// Whether the rule holds by which a record of this state keeps its id from running.
+/// Whether the rule holds by which a record in this state keeps its id from running.
 fn holds_for(state: &State) -> bool {
     holds(match state {
         State::Executed(..) => Rule::Replay,
@@ -120,7 +121,7 @@ fn decide_recorded(record: &Record, asked: &Asked<'_>) -> Decision {
     }
 }
 
-/// The problem of what is before the fence: one of two, by who has moved it there.
+/// The problem of a request before the fence. Its code depends on whether an administrator or age has moved the fence there.
 fn outside_window(asked: &Asked<'_>, instant: Instant) -> Problem {
     let Instant { forgotten_s, aged_s, .. } = instant;
     let is_moved = |first_sent_s| first_sent_s < forgotten_s || forgotten_s > 0 && first_sent_s >= aged_s;

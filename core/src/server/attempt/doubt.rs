@@ -1,15 +1,15 @@
-//! Requests that were sent to where they are executed: what the host is to send, and what is told of one whose outcome is not known. Pure: the calls and
-//! what comes of them are in [`crate::server::engine::remote`].
+//! Requests that were sent to where they are executed: what the host has to send, and what is answered while the outcome
+//! is not known. This module does no I/O; [`crate::server::engine::remote`] makes the calls and takes their results.
 
 use crate::problem::{Code, Problem};
 use crate::server::storage::record::{Finds, State};
 
-/// What the host is to send.
+/// What the host has to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     /// The request. What was committed before must be durable first.
     Dispatch {
-        /// How often it was dispatched, with this time.
+        /// How often it was dispatched, this time included.
         times: i64,
     },
     /// A read of this path and query.
@@ -23,7 +23,7 @@ pub enum Call {
     },
 }
 
-/// Whether an attempt of what was dispatched finds out what became of it.
+/// Whether a new attempt of a dispatched request finds out what became of it.
 pub(in crate::server) fn finds_out(state: &State, now_ms: i64) -> bool {
     match state {
         State::Dispatched { finds: Finds::Until(until_ms), .. } => now_ms < *until_ms,
@@ -32,7 +32,8 @@ pub(in crate::server) fn finds_out(state: &State, now_ms: i64) -> bool {
     }
 }
 
-/// What is told of what was dispatched to who sends no attempt. Where none of it is under way, it is as much as its next attempt would be told.
+/// The problem of a dispatched request, for a caller that sends no attempt. If none of it is under way, the next attempt
+/// would be told the same.
 pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i64) -> Problem {
     if is_under_way {
         return in_flight();
@@ -45,12 +46,12 @@ pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i6
     outcome_unknown()
 }
 
-/// The problem of a request that is under way, or of which the next attempt finds out what became of it.
+/// The problem of a request that is under way, or whose next attempt finds out what became of it.
 pub(in crate::server) fn in_flight() -> Problem {
     Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
 }
 
-/// The problem of what has to wait for a request that is under way.
+/// The problem of a request that has to wait for one that is under way.
 pub(in crate::server) fn locked() -> Problem {
     Problem::new(Code::Locked, "another request of this key is under way to where it is executed")
 }

@@ -1,13 +1,13 @@
-//! One attempt at one key: what is known of the key, what becomes of the attempt, and what is written with it.
+//! One attempt at one key: what is known of the key, what is decided about the attempt, and what is written with it.
 //!
 //! - `turn`: the attempt, what is known, and what it works on
-//! - [`decision`]: what becomes of it, from its record, the fence and the clock; pure
-//! - `aside`: what goes along with it; `places`: what it changes of its session
+//! - [`decision`]: decides about it from its record, the fence and the clock; without I/O
+//! - `aside`: what is applied along with it; `places`: what it changes of its session
 //! - [`suspicion`]: requests that end the process, or may have
-//! - `doubt`: what is told of one that was sent to where it is executed
+//! - `doubt`: answers about a request that was sent to where it is executed
 //! - [`counters`]: how often each answer was given
 //!
-//! What it asks for is done by [`engine`](super::engine), [`sessions`](super::sessions) and [`control`](super::control).
+//! [`engine`](super::engine), [`sessions`](super::sessions) and [`control`](super::control) do what the attempt asks for.
 
 pub(super) mod aside;
 pub mod counters;

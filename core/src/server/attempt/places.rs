@@ -1,6 +1,6 @@
-//! What an attempt changes of its session, whatever becomes of it.
+//! What an attempt changes of its session.
 //!
-//! Invariant: what is counted is counted of the next place of the current epoch, and ends with it.
+//! Invariant: crashes are counted for the next place of the current epoch, and the count ends with that place.
 
 use super::turn::Work;
 use crate::rules::{Rule, holds};
@@ -26,12 +26,12 @@ impl Noted<'_> {
 }
 
 impl Work<'_> {
-    /// The session of a name, unless it is forgotten.
+    /// The session of a name; `None` if there is none, or if it is forgotten.
     pub fn find_session(&self, name: &SessionName) -> Result<Option<Session>, SqlError> {
         Ok(rows::find(self.sql, name)?.filter(|session| !self.instant.forgets(session.used_ms())))
     }
 
-    /// Records what became of the next place, and frees what is acknowledged.
+    /// Records what became of the next place, and frees the acknowledged places.
     pub fn take(
         &mut self,
         session: &Session,
@@ -41,7 +41,7 @@ impl Work<'_> {
     ) -> Result<(), SqlError> {
         let taken = Taken { epoch: place.epoch, at_ms: self.instant.now_ms, state };
         rows::put_taken(self.sql, session.number, place.seq, &taken)?;
-        // The last place that was acknowledged goes only now that there is one after it.
+        // The last place stays even when it is acknowledged, so it can be deleted only now that another follows.
         if session.rows.is_some_and(|rows| rows.first <= freed_seq) {
             rows::delete_places(self.sql, session.number, freed_seq)?;
         }

@@ -1,21 +1,22 @@
 //! Requests that end the process, or may have.
 //!
 //! A panic is counted where it happened, after its rollback. A handler that never returns, or takes all memory, ends the
-//! object before anything can be counted; so after a start of the object, what may have ended the one before is counted
-//! ahead of running it.
+//! object before anything can be counted. So a new object counts the start of each request that may have ended the object
+//! before it, ahead of running the request.
 //!
 //! Invariants:
 //! - An id on which the handler crashed [`CRASHES_MAX`] times never runs again, and the client is told so.
 //! - A start of an object that died was a crash, whenever its id comes back.
-//! - A start is counted only for an id that runs alone in its commit: nobody is blamed for a neighbour.
-//! - Of what has its outcome no start is counted: no handler will run.
-//! - In an object that has lived for a while, and for requests that are new, nothing is counted and nothing is written. So a
+//! - A start is counted only for an id that runs alone in its commit, so no request is blamed for another.
+//! - No start is counted for a request that has its outcome, since no handler will run.
+//! - In an object that has lived for a while, and for new requests, nothing is counted and nothing is written. So a
 //!   client that comes back only after [`YOUNG_MS`], or without first-sent after five seconds, can end several objects
 //!   without being counted.
-//! - Age goes by the clock of the machine, which a key's may be ahead of, and a client's with it: what says that it was sent later than now
-//!   is no newer for that, and a deadline tells nothing here.
-//! - A session is not left out so: what ended the object before is the first of its session that this object executes, whenever that comes
-//!   and whether or not it has a first-sent. A new holder begins with what was counted of the number.
+//! - Age goes by the machine's clock. A key's clock may be ahead of it, and so may a client's. So a request does not
+//!   count as new because its first-sent is in the future, and deadlines are ignored here.
+//! - These limits of time do not apply to a session. What ended the object before is the first request of its session
+//!   that the new object executes, whenever it comes and whether or not it has a first-sent. A new holder takes over what
+//!   was counted for the number.
 
 use super::aside::Aside;
 use super::decision::poisoned;
@@ -35,18 +36,19 @@ use crate::server::storage::sql::{SqlError, atomically};
 use crate::session::Numbered;
 use std::sync::Arc;
 
-/// Of so many sessions is known that they have gone on.
+/// For how many sessions an object remembers that they have gone on.
 const GONE_ON_MAX: usize = 4_096;
-/// Of so many starts that it has counted an object knows that they are its own.
+/// For how many counted starts an object remembers that they are its own.
 const OWN_MAX: usize = 64;
-/// An object is young for so long after its start.
+/// How long after its start an object is young, in ms.
 pub const YOUNG_MS: i64 = 60_000;
-/// A request that was first sent so long before the object's start may have ended the object before. Of one that does not
-/// say, this is assumed for as long after the start: a client that got no answer is back by then. Clocks differ by less, as a rule.
+/// How long before the object's start a request must have been first sent to be suspected of ending the object before, in
+/// ms. A request without first-sent is suspected for as long after the start: by then, a client that got no answer is
+/// back. Clocks usually differ by less.
 const EARLIER_MS: i64 = 5_000;
 
-/// Whether an attempt that arrives at `now_ms` may have ended the object that ran before this one, started at `started_ms`. Of a place,
-/// [`Suspects`] knows more.
+/// Whether an attempt that arrives at `now_ms` may have ended the object before this one, which started at `started_ms`.
+/// [`Suspects`] knows more about a place in a session.
 pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
     let is_young = |young_ms: i64| now_ms < started_ms.saturating_add(young_ms);
     let may_be = is_young(YOUNG_MS) || headers.get("semel-session").is_some();
@@ -54,12 +56,12 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     if !may_be || !method.changes() || Path::begins_control(pathname) {
         return false;
     }
-    // Of most this is enough.
+    // This decides about most attempts.
     let mut sent = headers.iter().filter(|(name, _)| *name == "semel-first-sent").map(|(_, value)| value);
     if says_new((sent.next(), sent.next()), started_ms, now_ms) {
         return false;
     }
-    // How far ahead its times may be is for the key's clock to say.
+    // Whether its times are too far ahead is decided by the key's clock, not here.
     let Ok(attempt) = Attempt::parse(headers, i64::MAX) else { return false };
     let was_sent_before = attempt.first_sent_s.map(|first_sent_s| may_be_before(first_sent_s, started_ms, now_ms));
     match attempt {
@@ -69,14 +71,14 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     }
 }
 
-/// Whether an attempt says, by its header lines, that it was first sent so late that it is no suspect, whatever else it is: what
-/// [`is_suspect`] would find as well, having read all of them.
+/// Whether an attempt says in its header lines that it was first sent too late to be a suspect. [`is_suspect`] would find
+/// the same after parsing all of them.
 pub fn is_new(lines: &str, started_ms: i64, now_ms: i64) -> bool {
     let mut sent = lines.lines().filter_map(|line| line.strip_prefix("semel-first-sent:"));
     says_new((sent.next(), sent.next()), started_ms, now_ms)
 }
 
-/// The same by the first and the second line of that name.
+/// As [`is_new`], with the first and the second line of that name.
 fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64, now_ms: i64) -> bool {
     let (Some(only), None) = sent else { return false };
     let digits =
@@ -85,36 +87,38 @@ fn says_new(sent: (Option<&str>, Option<&str>), started_ms: i64, now_ms: i64) ->
     first_sent_s.is_some_and(|first_sent_s| !may_be_before(first_sent_s, started_ms, now_ms))
 }
 
-/// Of an instant of 15 digits at most.
+/// Whether this first-sent may be before the object's start. It has at most 15 digits, so the product does not overflow.
 fn may_be_before(first_sent_s: i64, started_ms: i64, now_ms: i64) -> bool {
     let first_sent_ms = first_sent_s * 1000;
     first_sent_ms < started_ms.saturating_sub(EARLIER_MS) || first_sent_ms > now_ms.saturating_add(EARLIER_MS)
 }
 
-/// Who may have ended the object that ran before this one. It is lost with a crash of the module, or where there are too many, and then more is counted than need be.
+/// Which attempts may have ended the object before this one. A crash of the module loses this memory, and so do too many
+/// sessions; then more starts are counted than necessary.
 #[derive(Debug, Default)]
 pub struct Suspects {
-    /// Of these this object has executed a place. What ended the one before was the next of its session, and would have come first.
-    /// In order, and as headers have them: each request of a session is looked for, and to read its place takes longer.
+    /// Sessions of which this object has executed a place. A request that ended the object before was the next of its
+    /// session, so it would have come first. The names are sorted, and written as in headers: they are looked up for each
+    /// request of a session, and parsing its place takes longer.
     gone_on: Vec<String>,
 }
 
 impl Suspects {
-    /// Whether an attempt may have; as [`is_suspect`].
+    /// Whether an attempt may have ended the object before this one; as [`is_suspect`].
     pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
         !self.has_gone_on(headers)
             && is_suspect(method, pathname, headers, started_ms, now_ms)
             && session_of(headers).is_none_or(|session| self.gone_on.binary_search(&session).is_err())
     }
 
-    /// An attempt was answered.
+    /// Takes note that an attempt was answered.
     pub fn answered(&mut self, headers: &Headers, answer: &Answer) {
         if answer.headers.get("semel-status") == Some("executed")
             && !self.has_gone_on(headers)
             && let Some(session) = session_of(headers)
             && let Err(place) = self.gone_on.binary_search(&session)
         {
-            // As after a crash of the module.
+            // This loses the memory, as a crash of the module does.
             if self.gone_on.len() >= GONE_ON_MAX {
                 self.gone_on.clear();
             }
@@ -123,19 +127,19 @@ impl Suspects {
     }
 
     fn has_gone_on(&self, headers: &Headers) -> bool {
-        // Where a name has this within, it is not found so, and is read.
+        // A name with `";` in it is not found here, and is parsed afterwards.
         let name = headers.get("semel-session").and_then(|value| value.get(..value.find("\";")? + 1));
         name.is_some_and(|name| self.gone_on.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
     }
 }
 
-/// The name of its session, as headers have it.
+/// The name of the attempt's session, as written in headers.
 fn session_of(headers: &Headers) -> Option<String> {
     let numbered = Numbered::parse(&headers.combined("semel-session")?).ok()?;
     Some(quoted(numbered.place.session.as_str()))
 }
 
-/// What an engine has counted the start of.
+/// Something whose start an engine has counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Started {
     /// A request with an id.
@@ -144,27 +148,28 @@ pub enum Started {
     Place {
         /// The number of the session.
         session: i64,
-        /// Under which holder.
+        /// The epoch of the holder.
         epoch: i64,
         /// The number of the place.
         seq: i64,
     },
 }
 
-/// What this object has counted the start of. One that is not among them was a dead object's: those of this one have ended, for it lives, if only with a failure
-/// that could not be written. They are lost with a crash of the module, or where there are too many, and then more is counted than need be. Each request copies
-/// what is known of its key, and so not each of these.
+/// The starts that this object has counted. A counted start that is not here belongs to an object that died: this
+/// object's own starts have ended, since it lives, even if that could not be written. A crash of the module loses this
+/// memory, and so do too many starts; then more is counted than necessary. It is behind an `Arc`, because each request
+/// clones what is known of its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Own(Arc<Vec<Started>>);
 
 impl Own {
-    /// Whether this object has counted a start. Asked for seldom: once in the bundle is enough.
+    /// Whether this object has counted a start. Not inlined: it is rarely called, so one copy in the bundle is enough.
     #[inline(never)]
     pub fn has(&self, started: &Started) -> bool {
         self.0.contains(started)
     }
 
-    /// It has.
+    /// Remembers that this object has counted a start.
     #[inline(never)]
     pub fn add(&mut self, started: Started) {
         if self.has(&started) {
@@ -179,13 +184,13 @@ impl Own {
 }
 
 impl Turn<'_> {
-    /// Counts that the handler is about to run. Refuses the id for good if it crashed too often.
+    /// Counts that the handler is about to run. After too many crashes, records that the id never runs again.
     pub(in crate::server) fn count_start(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
     ) -> Result<Answer, SqlError> {
-        // A suspect has its place already.
+        // A suspect already has its row.
         let has_place = identified.found.is_some() || self.want_of_room(loaded)?.is_none();
         if has_place && holds(Rule::StartCounted) {
             let count = Count::of(identified.found.as_ref()).started(loaded.has_started(identified.id));
@@ -195,14 +200,14 @@ impl Turn<'_> {
         Ok(Answer::changed())
     }
 
-    /// Takes it that this object has counted the start of a request.
+    /// Remembers that this object has counted the start of a request.
     pub(in crate::server) fn know_start(&self, loaded: &mut Loaded, started: Started) -> Answer {
         loaded.started.add(started);
         Answer::changed()
     }
 
-    /// Counts the start of an object that died, where nothing was counted ahead of this attempt: its client came back late.
-    /// Refuses the id for good if that was one too many.
+    /// Counts a start of an object that died, if nothing was counted ahead of this attempt because its client came back
+    /// late. Returns the refusal if that was one crash too many.
     pub(in crate::server) fn count_dead_start(
         &self,
         loaded: &mut Loaded,
@@ -218,7 +223,7 @@ impl Turn<'_> {
         Ok(count.is_poisoned().then(|| Answer::problem(&poisoned())))
     }
 
-    /// Counts a crash of the handler. At the last one, the id is recorded as one that never runs again.
+    /// Counts a crash of the handler. After the last allowed one, records that the id never runs again.
     pub(in crate::server) fn count_crash(
         &self,
         loaded: &mut Loaded,
@@ -243,7 +248,7 @@ impl Turn<'_> {
         }
         let mut work = self.work(loaded);
         atomically(self.sql, || {
-            // Not the handler's tables: making them may be what crashes.
+            // The handler's tables are not made here: making them may be what crashes.
             self.create(&mut work)?;
             work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
             self.write_aside(&mut work, Some(identified.id), &Aside::default())
@@ -252,7 +257,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Takes back the count of a start that ended, if only with a failure.
+    /// Takes back the count of a start that ended, even if only with a failure.
     pub(in crate::server) fn end_start(
         &self,
         work: &mut Work<'_>,
@@ -263,7 +268,7 @@ impl Turn<'_> {
             State::Suspect { crashes: 0, .. } => {
                 rows::delete(self.sql, id)?;
                 work.after.count.left(found);
-                // The row held the clock.
+                // The deleted row was what kept the clock durable.
                 schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)
             }
             State::Suspect { crashes, is_started: true } => {

@@ -1,6 +1,6 @@
-//! One attempt: what it arrives with, what is known, what it works on.
+//! One attempt: what it arrives with, what is known, and what it works on.
 //!
-//! Invariant: what is in memory changes only after the commit. [`Work`] holds what it will be until then.
+//! Invariant: what is in memory changes only after the commit. Until then, [`Work`] holds its future value.
 
 use super::counters::Counters;
 use super::doubt::Call;
@@ -33,7 +33,7 @@ pub struct Arrival<'a> {
     pub key: &'a Key,
     /// Who is authenticated.
     pub principal: &'a Principal,
-    /// The request. Where its body was too large, it is empty.
+    /// The request. If its body was too large, the body here is empty.
     pub request: &'a Request,
     /// Whether the body was larger than allowed, and so was not read.
     pub body_too_large: bool,
@@ -41,55 +41,55 @@ pub struct Arrival<'a> {
     pub wall_ms: i64,
 }
 
-/// What is known of the storage without asking it again.
+/// What an object knows of its storage without a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::server) struct Loaded {
     pub versions: Versions,
     pub clock_ms: i64,
     pub fence_s: i64,
     pub forgotten_s: i64,
-    /// How far it was told to forget, which may be ahead of its clock.
+    /// Up to which first-sent the key was told to forget, in Unix seconds. It may be ahead of the key's clock.
     pub forgets_s: i64,
     pub count: Change,
     pub sweep: Sweep,
-    /// Whether the tables have the key's name.
+    /// Whether the key's name is stored.
     pub has_key: bool,
-    /// Whether the registry of keys knows it.
+    /// Whether the registry of keys knows this key.
     pub is_registered: bool,
     pub packed: Index,
-    /// Whether the tables have what the rows come to.
+    /// Whether the totals over all rows are stored.
     pub has_totals: bool,
-    /// So many new requests may come before the size of the database is asked for.
+    /// How many new requests may come before the size of the database is asked for again.
     pub unasked: Uncompared<u8>,
-    /// When the object has last swept a page without a request.
+    /// When the object last swept a page without a request.
     pub swept_ms: Uncompared<Option<i64>>,
     pub started: Own,
     pub sessions: Sessions,
-    /// What the host is to send before the attempt has an answer.
+    /// What the host has to send before the attempt has an answer.
     pub call: Option<(Call, RequestId)>,
-    /// Whether a page may be swept yet: one at most in a turn of the object, however many requests are in it.
+    /// Whether a page may still be swept. One turn of the object sweeps at most one page, however many requests it has.
     pub may_sweep: Uncompared<bool>,
 }
 
 impl Loaded {
-    /// Where the key is in time.
+    /// The key's position in time.
     pub fn instant(&self, retention_s: i64) -> Instant {
         let Self { clock_ms: now_ms, fence_s, forgotten_s, .. } = *self;
         Instant { now_ms, fence_s, forgotten_s, aged_s: retention::fence_s(now_ms, retention_s) }
     }
 
-    /// Takes over what was committed of packed tombstones, and lets go what has lapsed by now.
+    /// Takes over the packed tombstones that were committed, and drops those that have lapsed.
     pub fn settle(&mut self, now_ms: i64) {
         self.count.tombstones += self.packed.settle(now_ms);
     }
 
-    /// How many rows there are: of records, and of tombstones that are not packed.
+    /// How many rows there are, of records and of tombstones that are not packed.
     pub fn rows(&self) -> i64 {
         self.count.records + self.count.tombstones - self.packed.count()
     }
 
-    /// How many requests are in doubt: what is under way to where it is executed may still have its answer, unless it was given up
-    /// meanwhile.
+    /// How many requests are in doubt. The one that is under way does not count, since its answer may still come, unless
+    /// it was given up meanwhile.
     pub fn in_doubt(&self, sql: &dyn Sql, under_way: Option<&RequestId>) -> Result<i64, SqlError> {
         let found = under_way.map(|id| rows::find_bare(sql, id)).transpose()?.flatten();
         let is_awaited = found.is_some_and(|record| matches!(record.state, State::Dispatched { .. }));
@@ -101,45 +101,46 @@ impl Loaded {
         self.started.has(&Started::Request(id.clone()))
     }
 
-    /// A suspect that was started here, and is answered without a crash.
+    /// The id and the record of a suspect that was started here and is answered without a crash; `None` otherwise.
     pub fn ended<'a>(&self, id: &'a RequestId, suspect: &'a Record) -> Option<(&'a RequestId, &'a Record)> {
         let is_own = self.has_started(id) || !holds(Rule::OwnStart);
         (is_own && holds(Rule::StartEnded)).then_some((id, suspect))
     }
 }
 
-/// What the attempt is for.
+/// What the engine does with the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Purpose {
-    /// To be executed.
+    /// Executes it.
     Execute,
-    /// It will be executed next; that is to be counted.
+    /// Counts its start, since it will be executed next.
     CountStart,
-    /// It will be executed next; this object has counted that, and may have forgotten it since.
+    /// Remembers its start, since it will be executed next. This object has counted it, and may have forgotten that since.
     KnowStart,
-    /// Its execution crashed; that is to be counted.
+    /// Counts a crash of its execution.
     CountCrash,
 }
 
 impl Purpose {
-    /// Whether it is said ahead of the execution, and so is no answer to anybody.
+    /// Whether this comes ahead of the execution, so that the answer goes to nobody.
     pub fn is_ahead(self) -> bool {
         matches!(self, Self::CountStart | Self::KnowStart)
     }
 }
 
-/// What is written to in a transaction, and what that comes to in memory once it is committed.
+/// What a transaction writes to, and what memory will be once it is committed.
 pub(in crate::server) struct Work<'a> {
     pub sql: &'a dyn Sql,
     pub principal: &'a Principal,
     pub instant: Instant,
     pub retention_s: i64,
     pub after: Loaded,
-    /// Whose tombstones were packed last, and what stands for them in memory: of a frame's, it is told once.
+    /// The principal whose tombstones were packed last, with its hash, which is computed once for a whole frame.
     pub packs_for: Option<(Principal, PrincipalHash)>,
 }
 
-/// The record of an id, or what its packed tombstone says to who asks: the principal, the first-sent of the attempt, and now.
+/// The record of an id, or what its packed tombstone shows to the asking principal. The tuple: that principal, the
+/// attempt's first-sent, and now.
 fn find(
     sql: &dyn Sql,
     packed: &Index,
@@ -155,10 +156,10 @@ impl Work<'_> {
         find(self.sql, &self.after.packed, id, (self.principal, first_sent_s, self.instant.now_ms))
     }
 
-    /// Writes a record over the one that was found.
+    /// Writes a record in place of `found`.
     pub fn put(&mut self, id: &RequestId, found: Option<&Record>, record: &Record) -> Result<(), SqlError> {
         rows::put(self.sql, id, record)?;
-        // A row that changes is none that came since.
+        // Only a row that did not exist counts as having come since the deletion.
         if found.is_none() && self.after.versions.handler == schema::DELETED {
             self.after.versions.handler = 0;
             schema::put_handler_version(self.sql, 0)?;
@@ -171,12 +172,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Says that rows change.
+    /// Deletes the stored totals, because rows change.
     pub fn count_anew(&mut self) -> Result<(), SqlError> {
         if std::mem::take(&mut self.after.has_totals) { totals::take_away(self.sql) } else { Ok(()) }
     }
 
-    /// Takes the row of a record whose tombstone is packed. Answers all that is to be written in another row instead.
+    /// Deletes the row of a record whose tombstone is packed. Returns all packed tombstones that must now be written to another row.
     pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Bundle, SqlError> {
         rows::delete(self.sql, &packed.id)?;
         self.after.count.left(&found);
@@ -191,7 +192,7 @@ impl Work<'_> {
         Ok(bundle)
     }
 
-    /// Writes packed tombstones that no record is to carry.
+    /// Writes packed tombstones that no record will carry.
     pub fn put_chunk(&mut self, packed: &Bundle) -> Result<(), SqlError> {
         if let Some(lapses_ms) = tombstones::put_chunk(self.sql, self.principal, packed, self.instant.now_ms)? {
             self.after.sweep.chunk_came(lapses_ms);
@@ -200,7 +201,7 @@ impl Work<'_> {
     }
 }
 
-/// An attempt with an id, as it was decided on.
+/// An attempt with an id, with what was found for it.
 pub(in crate::server) struct Identified<'a> {
     pub id: &'a RequestId,
     pub attempt: &'a Attempt,
@@ -223,8 +224,8 @@ pub(in crate::server) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Brings all tables up to date, the handler's too, inside the transaction of the request that needs them. A step of the handler's that fails
-    /// is undone as what else it does: the request has not run.
+    /// Brings all tables up to date, the handler's too, inside the transaction of the request that needs them. If the
+    /// handler's migration fails, it is undone like any other write of the handler, and the request has not run.
     pub fn migrate(&self, found: Versions) -> Result<(), Undone> {
         schema::create(self.sql, found)?;
         let (from, version) = (found.handler.max(0), self.handler.tables_version());
@@ -243,8 +244,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// What there is under an id. To who is not granted it, another's record is as none: such an id can be computed, and a mismatch would tell
-    /// anybody that the request was made.
+    /// The record or packed tombstone of an id. A caller that is not granted the id does not see another principal's
+    /// record: the id can be computed, and a mismatch would show anybody that the request was made.
     pub fn find(&self, loaded: &Loaded, id: &RequestId, first_sent_s: Option<i64>) -> Result<Option<Record>, SqlError> {
         if loaded.versions.engine == 0 {
             return Ok(None);
@@ -253,7 +254,7 @@ impl Turn<'_> {
         Ok(found.filter(|record| record.answers(self.arrival.principal) || self.is_granted(id)))
     }
 
-    /// Whether the request may have that id.
+    /// Whether the request may use that id.
     pub fn is_granted(&self, id: &RequestId) -> bool {
         self.handler.grants(id, self.arrival.principal, self.arrival.request)
     }
@@ -279,7 +280,7 @@ impl Turn<'_> {
             state,
             carried,
         };
-        // What is found is a suspect, which has seen attempts before this one.
+        // What was found is a suspect, which has seen earlier attempts.
         now.over(identified.found.as_ref())
     }
 
@@ -291,17 +292,17 @@ impl Turn<'_> {
         context
     }
 
-    /// The answer of an outcome that was recorded at that instant.
+    /// The replay of an outcome that was recorded at that instant.
     pub fn replayed(&self, outcome: &Outcome, at_ms: i64) -> Answer {
         Answer::replayed(outcome, self.expires_s(at_ms))
     }
 
-    /// Until when an outcome of that instant can be replayed, in Unix s, if that ends.
+    /// Until when an outcome that was recorded at `at_ms` can be replayed, in Unix seconds; `None` if for ever.
     pub fn expires_s(&self, at_ms: i64) -> Option<i64> {
         self.config.retention().map(|retention_s| at_ms.div_euclid(1000) + retention_s)
     }
 
-    /// The answer where a transaction was undone.
+    /// The answer after a transaction was undone. Fails if the storage has failed.
     pub fn undone(&self, undone: Undone) -> Result<Answer, SqlError> {
         Ok(match undone {
             Undone::Problem(problem) | Undone::Failed(Failure::Refused(problem)) => Answer::problem(&problem),
@@ -320,7 +321,7 @@ impl Turn<'_> {
     }
 }
 
-/// The reason goes to the log: it may hold what is no client's business.
+/// The reason goes only to the log, because it may hold what no client should see.
 pub(in crate::server) fn rolled_back(reason: &str) -> Answer {
     let problem = Problem::new(Code::RolledBack, "the handler failed; all that it did was undone");
     Answer::problem(&problem).with_log(format!("rolled back: {reason}"))

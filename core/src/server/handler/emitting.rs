@@ -1,8 +1,9 @@
-//! What a handler asks for: checked here, so that what is stored can be sent.
+//! Takes the requests that a handler sends to others, and checks them so that whatever is stored can be sent.
 //!
 //! Invariants:
-//! - What is refused is not stored and uses up no limit, and the handler is told why by an error that it can pass on, or catch.
-//! - Where the storage fails the request fails, whatever the handler makes of the error: half of an effect may be there, or its number without it.
+//! - A refused request is not stored and counts against no limit. The handler gets an error with the reason, which it can pass on or catch.
+//! - If the storage fails, the request that is being handled fails, even if the handler catches the error: an effect may
+//!   be stored in part, or its number may be given out without it.
 
 use super::{Context, Failure, KeyRule};
 use crate::id::Key;
@@ -15,12 +16,12 @@ use crate::server::effects::{EFFECT_ID_DIGITS, EFFECTS_BYTES_MAX, EFFECTS_PER_KE
 use crate::server::head;
 use sha2::{Digest, Sha256};
 
-/// A request that leaves, but for where it goes.
+/// A request to be sent, without its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
-    /// One that changes.
+    /// A method that changes.
     pub method: Method,
-    /// Its headers. Those of the protocol are the layer's.
+    /// Its headers. It can't have headers of the protocol, which the layer sets.
     pub headers: Headers,
     /// Its body.
     pub body: Vec<u8>,
@@ -34,20 +35,20 @@ impl Outgoing {
     }
 }
 
-/// What a request has emitted so far, what its handler has undone by itself since included.
+/// What the handler has emitted so far for one request, including what it has undone itself since.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Emitted {
     count: usize,
     bytes: usize,
-    /// How many wait at the key with those of this request, once that was asked.
+    /// How many effects wait at the key, those of this request included; `None` until that was asked.
     waiting: Option<i64>,
-    /// Whether the storage has refused one.
+    /// Whether the storage has failed to store one.
     pub is_broken: bool,
 }
 
 impl Context<'_> {
-    /// Has a request sent to another key, exactly once, if what the handler does is committed. `path` with its query. There it is a request
-    /// of the principal `semel:emit`; `Semel-From` names this key.
+    /// Sends a request to another key exactly once, if what the handler does is committed. `path` may have a query. The
+    /// other key sees the principal `semel:emit`, and this key in `Semel-From`.
     pub fn emit(&mut self, key: &str, path: &str, outgoing: Outgoing) -> Result<(), Failure> {
         let key = Key::new(key).map_err(|invalid| wrong(&invalid.0))?;
         let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
@@ -65,7 +66,7 @@ impl Context<'_> {
         self.store(&Target::Key(key), path, outgoing)
     }
 
-    /// Has a request sent to an address outside, at least once, if what the handler does is committed: always with the same `Idempotency-Key`.
+    /// Sends a request to an address outside at least once, if what the handler does is committed. Each try has the same `Idempotency-Key`.
     pub fn call(&mut self, url: &str, outgoing: Outgoing) -> Result<(), Failure> {
         let target = Target::of_url(url).filter(|_| is_plain(url) && url.len() <= head::URL_BYTES_MAX);
         let target = target.ok_or_else(|| {
@@ -98,9 +99,9 @@ impl Context<'_> {
             );
             return Err(Failure::Refused(Problem::new(Code::TooLarge, detail)));
         }
-        // It may be undone; then there is one look in vain.
+        // If this is undone, the only cost is one look in vain.
         outbox.may_wait();
-        // Each time: a handler may have undone by itself what it had sent first, and the tables with it.
+        // Each time, because a handler may itself have undone what it sent first, and the tables with it.
         store::create(self.sql)?;
         let waiting = match self.emitted.waiting {
             Some(waiting) => waiting,
@@ -123,8 +124,8 @@ impl Context<'_> {
     }
 }
 
-/// An id that no other effect has. The clock tells apart what a key that was put back does once more; the request that emits it, what is emitted while
-/// the clock stands still, by a lane that was made anew.
+/// An id that no other effect has. The clock distinguishes what a restored key does once more. The emitting request
+/// distinguishes what is emitted while the clock stands still, on a lane that was made anew.
 fn id_of(key: &Key, now_ms: i64, texts: &[&str], body: &[u8]) -> String {
     let mut hash = Sha256::new();
     let now = now_ms.to_string();
@@ -139,7 +140,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && byte != b'#' && byte != b'\\')
 }
 
-/// What a request of the runtime's takes, and is not the layer's to say.
+/// Refuses a header that the runtime can't send, or that only the layer may set.
 fn check_header(name: &str, value: &str) -> Result<(), Failure> {
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let is_own = name.starts_with("semel-") || OWN.contains(&name);

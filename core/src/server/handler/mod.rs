@@ -1,4 +1,4 @@
-//! What an application implements. `emitting`: what it may have sent to others.
+//! The interface that an application implements. `emitting`: the requests that it may send to others.
 //!
 //! Invariant: a handler is synchronous by type. It can't await between its first write and its last, so its effect and
 //! the record of the request are one commit.
@@ -17,12 +17,12 @@ use emitting::Emitted;
 
 pub use emitting::Outgoing;
 
-/// What an administrator is told who asks for effects of an application that has none.
+/// Tells an administrator that this application has no effects.
 pub(super) const NO_EFFECTS: &str = "no effects leave this application";
 
-/// What a handler has at hand.
+/// What a handler works with.
 pub struct Context<'a> {
-    /// The key's database. Tables whose names begin with `semel_` are the engine's.
+    /// The key's database. Tables whose names begin with `semel_` belong to the engine.
     pub sql: &'a dyn Sql,
     /// The key's clock, in Unix ms. It never goes back.
     pub now_ms: i64,
@@ -30,25 +30,25 @@ pub struct Context<'a> {
     pub key: &'a Key,
     /// Who is authenticated.
     pub principal: &'a Principal,
-    /// What it takes to have something sent, and the request that it is of; `None`: nothing is.
+    /// What is needed to send something, with the request that is being handled; `None` if this handler can't send.
     pub(super) emitting: Option<(&'a dyn Served, &'a Outbox, &'a Request)>,
     emitted: Emitted,
 }
 
 impl<'a> Context<'a> {
-    /// For who has no engine: what is to be sent is an error.
+    /// A context without an engine. Sending something from it fails.
     pub fn new(sql: &'a dyn Sql, now_ms: i64, key: &'a Key, principal: &'a Principal) -> Self {
         Self { sql, now_ms, key, principal, emitting: None, emitted: Emitted::default() }
     }
 }
 
 impl Context<'_> {
-    /// The state of that type, as it is by now.
+    /// The current state of that type, with the changes of this transaction.
     pub fn state<S: State>(&self) -> Result<S, SqlError> {
         self.sql.desk().map_or_else(|| S::load(self.sql), |desk| desk.state())
     }
 
-    /// Has it stored with all else that the request does.
+    /// Stores a state, together with all else that the request does.
     pub fn put<S: State>(&self, state: S) -> Result<(), SqlError> {
         match self.sql.desk() {
             Some(desk) => desk.put(state),
@@ -56,24 +56,25 @@ impl Context<'_> {
         }
     }
 
-    /// Has what was put stored, but for what may wait for others of this transaction: what can't be is this handler's failure.
+    /// Stores the states that were put, except those that may wait for other requests of this transaction. A failure
+    /// counts as this handler's.
     fn store_own(&self) -> Result<(), SqlError> {
         self.sql.desk().map_or(Ok(()), |desk| desk.store_own())
     }
 }
 
-/// Why a handler has no answer. All that it wrote is undone, and the client may send again.
+/// Why a handler has no answer. All that it wrote is undone, and the client may send the request again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// It does not know this path and method.
+    /// The handler does not know this path and method.
     NotFound,
     /// A statement failed.
     Sql(SqlError),
     /// Anything else, in words for the log.
     Other(String),
-    /// It is executed elsewhere, so the host is to send it; what it wrote is undone. What becomes of one that is in doubt.
+    /// The request is executed elsewhere, so the host has to send it. The policy says what to do if it is in doubt.
     Remote(Policy),
-    /// The layer refuses. For handlers of its own: to an application's clients its codes mean what the layer did.
+    /// The layer refuses. Only for the layer's own handlers: an application's clients take the codes of a problem as the layer's.
     Refused(Problem),
 }
 
@@ -83,24 +84,25 @@ impl From<SqlError> for Failure {
     }
 }
 
-/// What becomes of a request that is in doubt.
+/// What to do with a request that is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// It stays so until an administrator resolves it.
+    /// It stays in doubt until an administrator resolves it.
     Report,
-    /// It is sent again: the other side knows its id, for so long from the first time on.
+    /// Send it again: the other side knows its id, for some time after it was sent first.
     Resend {
-        /// How long, in s: shorter than the other side knows an id, by as long as a request may be under way.
+        /// For how long, in seconds. This must be shorter than the other side remembers an id, by the time that a request may be under way.
         dedup_s: i64,
     },
-    /// The other side is asked whether it has what was to be made.
+    /// Ask the other side whether it has what the request was to make.
     Probe {
-        /// Path and query to read. 200 is the outcome.
+        /// Path and query to read. An answer of 200 is the outcome.
         path: String,
-        /// So long its call may be under way, in s.
+        /// How long the request's call may be under way, in seconds.
         timeout_s: i64,
-        /// 404 proves that there is nothing, so long after the request was sent, in s: by then it has had its effect, or never will. So it
-        /// is longer than its call may be under way, by what it may need to have its effect after that.
+        /// How long after the request was sent a 404 proves that there is nothing, in seconds. By then the request must
+        /// have had its effect, or never have it. So this is longer than `timeout_s`, by the time that the effect may
+        /// need after the call.
         settle_s: i64,
     },
 }
@@ -123,20 +125,20 @@ impl From<SqlError> for Undone {
     }
 }
 
-/// What the application's key rule says of a path.
+/// Which key a path belongs to, by the application's key rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRule {
-    /// Nothing handles this method and path.
+    /// No key handles this method and path.
     Unhandled,
-    /// It belongs to this key and no other.
+    /// It belongs to this key only.
     Key(String),
-    /// It belongs to the key that `Semel-Key` names, else to one named as the path.
+    /// It belongs to the key that `Semel-Key` names, or else to the key that is named like the path.
     Any,
-    /// The rule itself failed, and has told the log why. Nothing was done.
+    /// The rule itself failed, and has written the reason to the log. Nothing was done.
     Failed,
 }
 
-/// A handler as the engine works with it: the engine is compiled once, whoever it serves.
+/// A handler as the engine uses it. It is a trait object, so the engine is compiled only once for all handlers.
 pub(super) trait Served {
     /// [`Handler::schema_version`].
     fn tables_version(&self) -> i64;
@@ -152,7 +154,7 @@ pub(super) trait Served {
     fn names(&self, method: &Method, path: &Path) -> bool;
     /// [`Handler::owns`].
     fn makes_such(&self, id: &RequestId) -> bool;
-    /// Whether a change may have an id.
+    /// Whether a change may use an id.
     fn grants(&self, id: &RequestId, principal: &Principal, request: &Request) -> bool;
     /// [`Handler::EMITS`].
     fn emits(&self) -> bool;
@@ -160,9 +162,9 @@ pub(super) trait Served {
     fn has_states_only(&self) -> bool;
     /// [`Handler::key`].
     fn rule(&self, method: &Method, path: &Path) -> KeyRule;
-    /// What waits to be sent, and what is parked.
+    /// What an administrator sees of the effects that wait or are parked; `None` if this handler has no effects.
     fn tell_effects(&self, sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Option<Object>, SqlError>;
-    /// Has an effect sent again, or not.
+    /// Sends an effect again, drops it or gives it up, for an administrator.
     fn mend_effect(
         &self,
         sql: &dyn Sql,
@@ -223,7 +225,7 @@ impl<H: Handler> Served for H {
         if H::EMITS { self.key(method, path) } else { KeyRule::Unhandled }
     }
 
-    // Where a handler has none, all of it is left out by the compiler.
+    // If a handler emits nothing, the compiler leaves all of this out.
     fn tell_effects(&self, sql: &dyn Sql, outbox: &Outbox, after: i64, limit: i64) -> Result<Option<Object>, SqlError> {
         if H::EMITS { effects::tell(sql, outbox, after, limit).map(Some) } else { Ok(None) }
     }
@@ -248,21 +250,23 @@ pub trait Handler {
     /// The version of the handler's own tables.
     const SCHEMA_VERSION: i64;
 
-    /// Whether it has requests sent, by [`Context::emit`] and [`Context::call`].
+    /// Whether the handler sends requests, by [`Context::emit`] and [`Context::call`].
     const EMITS: bool = false;
 
-    /// Whether all that [`Handler::handle`] writes are states that may be kept until the end of a commit ([`State::IS_KEPT`](super::State::IS_KEPT)), and
-    /// it runs no statement and has nothing sent. Then nothing is written before it has ended, so there is nothing to be undone where it fails, and its
-    /// commit has no savepoint, which takes one request by itself a twentieth of its time. One that says so and writes otherwise ends its object where it fails:
-    /// its caller is told `unavailable`, and nothing is committed.
+    /// Whether all that [`Handler::handle`] writes are states that may stay in memory until the end of a commit
+    /// ([`State::IS_KEPT`](super::State::IS_KEPT)), and it runs no statement and sends nothing.
+    ///
+    /// Then nothing is written before the handler has ended, so nothing has to be undone if it fails, and its commit
+    /// needs no savepoint. That saves a request by itself a twentieth of its time. If a handler sets this, writes
+    /// otherwise and then fails, its object ends: the caller is told `unavailable`, and nothing is committed.
     const STATES_ONLY: bool = false;
 
-    /// The same, for a handler that learns it only where it runs.
+    /// As [`Handler::SCHEMA_VERSION`], for a handler that knows it only at run time.
     fn schema_version(&self) -> i64 {
         Self::SCHEMA_VERSION
     }
 
-    /// What is wrong with the settings that it was made with: then nobody is served.
+    /// Checks the settings that the handler was made with. After an error, no request is served.
     fn settings(&self) -> Result<(), String> {
         Ok(())
     }
@@ -270,36 +274,38 @@ pub trait Handler {
     /// Maps a path to its key.
     fn key(&self, method: &Method, path: &Path) -> KeyRule;
 
-    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`]. Where that fails, so does the request.
+    /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`]. If this fails, so does the request.
     fn migrate(&self, sql: &dyn Sql, from: i64) -> Result<(), SqlError>;
 
-    /// Whether it is executed elsewhere: [`Handler::handle`] says [`Failure::Remote`] then, and nothing else, and never otherwise.
+    /// Whether a request is executed elsewhere. Then [`Handler::handle`] must always return [`Failure::Remote`]; for
+    /// other requests it must never do so.
     fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
         false
     }
 
-    /// What stands for where such a request is sent, and for what it is asked for by once it is in doubt: from 0 to 2^53, and another wherever who would be
-    /// asked may know nothing of what was sent.
+    /// A number from 0 to 2^53 that stands for where such a request is sent, and for how the other side is asked about
+    /// one in doubt. It must change whenever the side that would be asked may know nothing of what was sent before.
     fn whither(&self, _request: &Request) -> i64 {
         0
     }
 
-    /// The id of a change whose client sent none; `None`: it needs one.
+    /// Makes the id of a change whose client sent none; `None` if the client has to send one.
     fn id(&self, _principal: &Principal, _request: &Request) -> Option<String> {
         None
     }
 
-    /// Whether [`Handler::id`] may make an id of such a change: the router, which reads no body, refuses none of these for want of one.
+    /// Whether [`Handler::id`] may make an id for such a change. The router reads no body, so it lets these changes pass without an id.
     fn makes_ids(&self, _method: &Method, _path: &Path) -> bool {
         false
     }
 
-    /// Whether an id is as [`Handler::id`] makes them. No change has such a one but that of which it is made, and nobody but an administrator
-    /// cancels one: it can be computed, so whoever may use the key could take it before the request comes.
+    /// Whether an id has the form that [`Handler::id`] makes. Only the change from which such an id is made may use it,
+    /// and only an administrator may cancel it. Otherwise whoever may use the key could compute the id and take it before
+    /// the request comes.
     fn owns(&self, _id: &RequestId) -> bool {
         false
     }
 
-    /// Executes a request. For `GET` and `HEAD`, whatever it writes is undone.
+    /// Executes a request. Whatever it writes for `GET` and `HEAD` is undone.
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure>;
 }
