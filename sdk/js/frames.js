@@ -1,29 +1,28 @@
-// A frame of a session on its way: one request as itself, more of them as a batch in JSON, by a request or a socket.
+// Sends the frames of a session: a single request as itself, several as a batch in JSON, by HTTP or over a socket.
 //
 // Invariants:
-// - A request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
-// - So is its answer: a body that the handler has encoded is decoded, as `fetch` does it. What can't be decoded here is asked for by itself.
+// - A request is the same alone and in a batch: its path, its own headers, and its body, byte for byte.
+// - So is its answer: a body that the handler has encoded is decoded, as `fetch` would do it. If it can't be decoded here, the request is sent again alone.
 
 import { bytesOf, laid, Reader, textOf } from "./bytes.js";
 import { linesOf, toLines } from "./lines.js";
 import { given, membersOf, send } from "./transport.js";
 
-/** Headers of the option that are of the frame, and not of what is in it. */
+/** Headers of the option `headers` that belong to the frame, and not to its requests. */
 export const isOfFrame = /^(authorization|cookie|content-(type|encoding)|idempotency-key|(semel|cf)-.*)$/;
 
-/** Where a socket does not open, or does not answer, the next is tried after so long; and so is a batch of an outbox. */
+/** The pause before the next socket after one that did not open or answer, and before the next batch of an outbox after a failed one. */
 export const AGAIN_MS = 60_000;
 
 /**
- * Sends what the module asks for; resolves as `send` does, but that the body of a batch is the answers in it, as the module reads them.
- * `way`: `{ socket, isAuto }`, with the socket that batches go by, if they do, and whether they go without where it does not open. `leaves` is
- * told what is given to `fetch`.
+ * Sends a request of the module. Resolves as `send` does; for a batch, the body is its answers as the module reads them. `way`: `{ socket, isAuto }`: the
+ * socket for batches, if there is one, and whether to use HTTP if it does not open. `leaves` is called with the arguments of `fetch`.
  */
 export async function sendFrame(setup, request, signal, way, leaves) {
   const [method, target, lines, body] = request;
   const sent = (own, headers) => send({ ...setup, headers }, own, signal, leaves);
   if (!/^\/semel\/v1\/keys\/[^/]+\/batch$/.test(target)) return sent(request, setup.headers);
-  // In the order in which they were asked for, whatever becomes of those before: without a socket, one after the other.
+  // Batches leave in the order of these calls: over a socket once the one before has left, by HTTP once it has ended.
   const before = way.last;
   let next;
   const last = (way.last = new Promise((resolve) => {
@@ -34,7 +33,7 @@ export async function sendFrame(setup, request, signal, way, leaves) {
   }));
   signal.addEventListener("abort", next);
   try {
-    // What nothing is missing for is on its way before those who called go on with their answers: the server works meanwhile.
+    // Nothing is awaited if nothing needs it. Then the frame leaves before callers go on with their answers, and the server works meanwhile.
     const headers = new Headers(typeof setup.headers === "function" ? await given(setup.headers) : setup.headers);
     if (before) await before;
     const { paths, json } = elementsOf(new Reader(body), [...headers].filter(([name]) => !isOfFrame.test(name)));
@@ -55,18 +54,18 @@ async function sentBySocket({ identity }, headers, paths, json, signal, way, nex
     return [200, "semel-status:executed\n", await answersOf(paths, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
-    // For want of a proxy that lets it through, say. One that has answered before was only closed.
+    // A proxy may not let sockets through. A socket that has answered before was only closed.
     if (way.isAuto && !error.hasAnswered) way.againMs = performance.now() + AGAIN_MS;
     if (error.wasOpen || signal.aborted) throw error;
-    // Nothing has left.
+    // Nothing was sent.
     return way.isAuto ? undefined : [502, "semel-status:upstream-unreachable\n", new Uint8Array(), "detail:the socket does not open\n"];
   }
 }
 
-/** The elements as JSON, and the path of each. */
+/** The requests of a batch as JSON, and their paths. */
 function elementsOf(from, headers) {
   const paths = [];
-  // Many have the same.
+  // Many requests have the same headers: their JSON is made once.
   let [last, own] = [];
   const elements = Array.from({ length: from.integer() }, () => {
     const [named, method, path, lines] = [from.text(), from.text(), from.text(), from.text()];
@@ -79,24 +78,24 @@ function elementsOf(from, headers) {
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** A body as JSON: as text, unless it is none, or base64 is shorter. */
+/** A body in JSON: as text, or as base64 if it is not UTF-8 or if that is shorter. */
 export function inJson(bytes) {
   const base64 = () => `{"base64":"${btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""))}"}`;
   try {
     const text = strict.decode(bytes);
     const json = JSON.stringify(text);
-    // What is escaped is ASCII: in UTF-8 it adds as many bytes as here characters.
+    // Escapes are ASCII, so they add as many bytes as characters.
     return (json.length - text.length) * 3 > bytes.length + 60 ? base64() : json;
   } catch {
     return base64();
   }
 }
 
-/** The answers to elements, as the module reads them. What is none of them it finds out. */
+/** The answers of a batch as the module reads them. Empty if they can't be read, which the module takes for no answer. */
 async function answersOf(paths, given) {
   try {
     const answers = given().map((answer, index) => answerOf(paths[index], answer));
-    // Most wait for nothing.
+    // Awaits only those that are promises, which few are.
     for (const [index, answer] of answers.entries()) if (answer.then) answers[index] = await answer;
     return laid(answers.flat());
   } catch {
@@ -104,12 +103,12 @@ async function answersOf(paths, given) {
   }
 }
 
-/** What only a batch is told: so it goes again by itself. */
+/** Stands for an answer that can't be decoded. The module sends a request that only a batch refused again alone. */
 const UNREADABLE = [400, "semel-status:body-invalid\n", new Uint8Array(), "retry:after-fix\n"];
 
-/** The answer to an element, as `send` has it of a request; or, of a body that has to be decoded, a promise of it, which does not reject. */
+/** The answer to a request of a batch, in the form of `send`; or a promise of it, which never rejects, if its body must be decoded. */
 export function answerOf(path, { status, headers, body: text }) {
-  // Bytes: a Response of a text has a type of its own.
+  // As bytes, because a Response made of text gets a content type.
   const body = typeof text === "string" ? bytesOf(text) : Uint8Array.from(atob(text.base64), (character) => character.charCodeAt(0));
   const made = (body) => [status, toLines(Object.entries(headers)), body, membersOf(path, headers["content-type"], body)];
   const encoding = headers["content-encoding"];

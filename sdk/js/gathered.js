@@ -1,36 +1,36 @@
-// Attempts of an outbox that may overlap, sent together: what comes while others are under way at its key goes as one batch.
+// Sends attempts of an outbox that may overlap as batches: attempts that come while others of their key are under way.
 //
 // Invariants:
-// - What finds few under way at its key goes in the same turn, by itself unless many come in it. What is held goes when one of those has come back: nothing
-//   waits for a timer.
-// - Order is the module's: of two requests that have one, it gives only one to `fetch` at a time.
-// - Nothing pauses for what only a batch is told: that is asked for again, by itself. An attempt may be made twice, under its one id.
-// - What is aborted is not sent any more, and nothing while the network is said to be gone.
+// - If few are under way at its key, an attempt leaves in the same turn: alone, unless many come in that turn. Others are held until one of those under way
+//   has come back. No timer is used.
+// - Order is the module's: of two requests that have an order, it gives only one at a time to `fetch`.
+// - No request pauses because of a refusal that concerns only the batch: it is sent again alone. So an attempt may be made twice, under its one id.
+// - Aborted attempts are not sent, and nothing is sent while the browser says that it is offline.
 
 import { AGAIN_MS, answerOf, inJson, isOfFrame } from "./frames.js";
 import { responseOf } from "./requests.js";
 
-/** So many may be under way at a key, each a request or a batch; what comes then is held. */
+/** How many requests or batches may be under way at a key. Later attempts are held. */
 const UNDER_WAY_MAX = 4;
-/** What goes in a batch. A key takes four times as many, and twice as much. */
+/** The limits of a batch: a quarter of the requests and half of the bytes that a key takes. */
 const ELEMENTS_MAX = 64;
 const BODIES_BYTES_MAX = 512 << 10;
-/** What goes in one `Semel-Ack`. */
+/** The limits of one `Semel-Ack`. */
 const ACKS_MAX = 64;
 const ACK_BYTES_MAX = 4_096;
-/** Where no batch comes through, the next is tried after up to so many times as long. */
+/** After failed batches, the pause doubles each time, up to this factor. */
 const PATIENCE_MAX = 64;
 
-/** From now on `setup.fetch` sends together what may go together. All else that it is given it passes on. */
+/** Replaces `setup.fetch` by one that sends attempts together where possible, and passes everything else on. */
 export function gather(setup) {
   const { origin, fetch } = setup;
-  /** What goes to one key under the same credentials: who is held, and how many are under way. */
+  /** For each key and credentials: the held attempts, and how many requests or batches are under way. */
   const lanes = new Map();
-  /** Until then each goes by itself; and how many times as long it will be next. */
+  /** Until `againMs`, each attempt goes alone; `patience` is the factor of the next pause. */
   let againMs = -Infinity;
   let patience = 1;
   const isOff = () => performance.now() < againMs;
-  /** What was held, or refused as a batch, may find the network gone: it is lost, and sent again once that is back. */
+  /** Like `fetch`, but fails while offline: the network may have gone while the attempt was held. It counts as lost then, and is made again. */
   const leave = async (...given) => {
     if (globalThis.navigator?.onLine === false) throw new TypeError("offline");
     return fetch(...given);
@@ -49,7 +49,7 @@ export function gather(setup) {
         return answered;
       };
       lane.held.push({ ...one, url, init, resolve, reject, alone });
-      // Those that one answer has set free come in a row.
+      // In a microtask, because attempts that one answer has set free come one after another.
       queueMicrotask(() => next(lane));
     });
   };
@@ -66,7 +66,7 @@ export function gather(setup) {
   async function go(lane, all) {
     const batch = new AbortController();
     lane.underWay += 1;
-    // A `fetch` of one's own may know of no signal.
+    // An application's own `fetch` may ignore the signal.
     const abandoned = new Promise((_, reject) => {
       let left = all.length;
       for (const { init } of all) init.signal.addEventListener("abort", () => --left || reject(batch.abort()));
@@ -75,7 +75,7 @@ export function gather(setup) {
       await Promise.race([all.length > 1 ? sendBatch(all, batch.signal) : all[0].alone(), abandoned]);
     } catch (error) {
       for (const { reject } of all) reject(error);
-      // What hangs must not keep all others from their turn; and what is lost as a batch may come through by itself.
+      // A batch that hangs must not hold up the others, and requests that are lost in a batch may come through alone.
       if (all.length > 1 || !all.some(isWanted)) refrain();
     }
     lane.underWay -= 1;
@@ -92,9 +92,9 @@ export function gather(setup) {
     const [answer, said, { status }] = [await response.text(), new Headers(response.headers), response];
     if (status !== 200) {
       refrain();
-      // What is refused whole has acknowledged nothing, though the key has answered.
+      // A batch that is refused as a whole has acknowledged nothing. `Semel-Key` would tell the module that it has.
       said.delete("semel-key");
-      // Too many for now, or nobody there: so it would be by itself, and not sooner. Whatever else may be the batch's fault.
+      // A rate limit or an unavailable server would answer a single request in the same way. Any other refusal may be because of the batch.
       const isLater = status === 429 || status > 499;
       for (const one of all.filter(isWanted)) {
         if (isLater) one.resolve(new Response(answer, { status, headers: said }));
@@ -104,13 +104,13 @@ export function gather(setup) {
     }
     const answers = JSON.parse(answer);
     if (said.get("semel-status") !== "executed" || answers.length !== all.length) throw new TypeError("these are no answers to a batch");
-    // All at once: what they set free comes in one turn.
+    // All are settled in one turn, so that the requests that they set free come in one turn too.
     const told = await Promise.all(answers.map((each, index) => answerOf(all[index].path, each)));
     for (const [index, one] of all.entries()) {
       const answered = told[index];
-      // An outcome may be a problem of the application's own, which says what it likes.
+      // Not for outcomes: an application's own problem may have any members.
       const isRefused = /^retry:after-fix$/m.test(answered[3]) && !/^semel-status:(executed|replayed)$/m.test(answered[1]);
-      // A crash, say, or answers that are too large for a batch, or that can't be decoded here.
+      // The reason may be a crash, answers too large for a batch, or a body that can't be decoded here.
       if (isRefused || /^semel-status:unavailable$/m.test(answered[1])) refrain();
       if (!isRefused) one.resolve(responseOf(one.url, answered));
       else if (isWanted(one)) one.alone();
@@ -118,7 +118,7 @@ export function gather(setup) {
     if (!isOff()) patience = 1;
   }
 
-  /** For a while each goes by itself. */
+  /** Makes attempts go alone for a while. */
   function refrain() {
     if (isOff()) return;
     againMs = performance.now() + AGAIN_MS * patience;
@@ -127,12 +127,15 @@ export function gather(setup) {
   }
 }
 
-/** What a server lets into no batch, and its handler may read all the same, such as what a widget has its page send. That of a service token is the platform's. */
+/**
+ * Headers that a server allows in no batch, but that a handler may read, such as those that a Cloudflare widget makes its page send. Not those of Access
+ * service tokens, which are for the platform.
+ */
 const OF_ITSELF = /^cf-(?!access-)/;
 
 const isWanted = ({ init }) => !init.signal.aborted;
 
-/** What an attempt is in a batch, and what it takes with it; nothing of what can't be in one. */
+/** Describes an attempt as an element of a batch. Empty if it can't be in one. */
 function elementOf(origin, url, { method, headers, body } = {}) {
   const said = (name) => headers?.get(name);
   const [key, id] = [said("semel-key"), said("idempotency-key")];
@@ -146,7 +149,7 @@ function elementOf(origin, url, { method, headers, body } = {}) {
     outer,
     path,
     ack: said("semel-ack"),
-    // A structured-field string is written as one of JSON.
+    // A string of a structured field (`id`) is also one of JSON.
     text: () => {
       const inside = JSON.stringify(Object.fromEntries([...headers].filter(isInside)));
       const times = `"firstSent":${said("semel-first-sent").slice(1)},"deadline":${said("semel-deadline")}`;
@@ -155,14 +158,14 @@ function elementOf(origin, url, { method, headers, body } = {}) {
   };
 }
 
-/** How many of those that are held fit into one batch, from the first on. */
+/** How many of the held attempts fit into one batch, counted from the first. */
 function fitting(held) {
   let bytes = 0;
   let acks = "";
   const end = held.findIndex(({ init, ack }, index) => {
     bytes += init.body.length;
     acks += ack ? `, ${ack}` : "";
-    // Each id has one of these; where it is in an id as well, there is room for less.
+    // Each acknowledged id has one ";until=". If an id contains that text too, the count is too high, which only makes the batch smaller.
     return index === ELEMENTS_MAX || bytes > BODIES_BYTES_MAX || acks.length - 2 > ACK_BYTES_MAX || acks.split(";until=").length - 1 > ACKS_MAX;
   });
   return end < 0 ? held.length : Math.max(end, 1);

@@ -1,10 +1,10 @@
-// `semel.fetch`: from what `fetch` takes to what the module takes, and back; and what the module asks of its host.
+// The outbox, `semel.fetch`: converts what `fetch` takes to what the module takes, and back; and does what the module asks for.
 //
 // Invariants:
-// - Nothing is decided here: what is stored, sent and forgotten is the module's.
-// - What is stored is what is sent, byte for byte; so nothing with credentials in it is stored.
+// - All decisions are the module's: what is stored, sent and forgotten.
+// - A request is sent exactly as it is stored, byte for byte. So nothing that contains credentials is stored.
 // - The methods that the module calls don't throw.
-// - After `close`, no promise is left that nobody will settle.
+// - After `close`, every promise settles.
 
 import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
@@ -19,7 +19,7 @@ import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
 
-/** So often a tab looks for what tabs that were opened later have left. */
+/** How often a tab looks for requests that other tabs have left. */
 const LOOK_MS = 5_000;
 
 export class Outbox extends View {
@@ -28,24 +28,24 @@ export class Outbox extends View {
   #beacon;
   #looking;
   #closing = new AbortController();
-  /** The callers that wait, by request id. */
+  /** The waiting callers, by request id. */
   #callers = new Map();
-  /** For each key, as far as it is known, when the last call has its place in the order. */
+  /** For each key (or path, if the key is not known), a promise that settles when the last call has been handed to the module. */
   #turns = new Map();
-  /** The attempts under way, by number: what aborts each, and what left. */
+  /** The attempts under way, by number: an AbortController each, whose `left` is what was given to `fetch`. */
   #attempts = new Map();
-  /** Why the last attempt came to nothing, if it did: what was thrown, or the code with which it was refused. */
+  /** Why the last attempt failed, if it did: the error that was thrown, or the code of the refusal. */
   #lost;
-  /** What ends the other waits, once it is closed. */
+  /** Functions that end other waits when the outbox is closed. */
   #waiting = new Set();
-  /** Answers that nobody has taken yet. */
+  /** Answers that no `onrecovered` has taken yet. */
   #recovered = [];
-  /** Loads what makes attempts go together, once. */
+  /** The promise of loading gathered.js. */
   #gathered;
   #onrecovered;
   onpaused;
 
-  /** Opens the outbox, and goes on with what was left unfinished. `load` gives the module, `sessions` what opens a session. */
+  /** Opens the outbox, and goes on with unfinished requests. `load()` gives the module; `sessions()` loads the code of sessions. */
   static async open(options, load, sessions) {
     const setup = { ...setupOf(options), later: sessions };
     const semel = new this(setup, await load());
@@ -56,7 +56,7 @@ export class Outbox extends View {
   constructor(setup, module) {
     super();
     this.#setup = setup;
-    // With sessions there is more to count: see `together.js`.
+    // `setup.host`, because sessions count too: see `together.js`.
     this.#machine = new Machine(module, (setup.host = this.#host()));
   }
 
@@ -69,9 +69,9 @@ export class Outbox extends View {
     this.onrecovered = onrecovered;
     this.#machine.open(own ?? indexedDbStore(database, durability, onstorelost), database, owner, identity, ...numbers);
     const look = ({ type }) => {
-      // A page that is hidden may be frozen in the next moment: with a transaction open, it would keep the store from all others.
+      // A page that was just hidden may be frozen at any moment. With a transaction open, it would block the store for all others.
       if (type === "visibilitychange" && document.hidden) return;
-      // Not every browser tells a page that was away that it is online again.
+      // Not every browser dispatches `online` for a page that was frozen meanwhile.
       const online = navigator.onLine;
       const isNew = online !== this.getSnapshot().online;
       this.#machine.tell(online ? ONLINE : OFFLINE);
@@ -80,30 +80,30 @@ export class Outbox extends View {
     };
     listen(this.#closing.signal, look, this.#attempts, this.#setup.fetch);
     try {
-      // A page that is prerendered has its lock when it is shown, however late that is.
+      // A prerendered page gets its lock only when it is shown, so that wait has no limit.
       await inTime(this.#light(own ? own.presence?.(owner) : await lightBeacon(database, owner)));
       this.#closing.signal.throwIfAborted();
     } catch (error) {
       this.#end();
       throw error;
     }
-    // Who is opened later may leave something too. In Node, no process goes on for that alone.
+    // Tabs that open later may leave requests too. `unref`: this timer alone must not keep a process of Node alive.
     if (this.#beacon) (this.#looking = setInterval(() => this.#takeOver().catch(() => {}), LOOK_MS)).unref?.();
   }
 
-  /** It lives, and goes on with what was left; unless it was closed before that could be told. */
+  /** Announces that this tab is alive, and takes over what was left; unless the outbox was closed meanwhile. */
   async #light(lighting) {
     this.#beacon = await lighting;
     if (this.#closing.signal.aborted) this.#beacon?.leave();
     await this.#takeOver();
   }
 
-  /** Goes on with what tabs left that are gone, and waits for those that live. */
+  /** Takes over the requests of tabs that are gone, and watches the live ones that have any. */
   async #takeOver() {
     if (this.#closing.signal.aborted) return;
     let alive;
     const owners = await this.#machine.takeOver(async () => (alive = await this.#beacon?.alive()));
-    // Of those that are gone, what is left was taken now, or will be at the next look.
+    // Owners that are not alive: their requests were taken over now, or will be at the next look.
     for (const owner of owners) if (alive?.includes(owner)) this.#beacon.watch?.(owner, () => this.#takeOver().catch(() => {}));
   }
 
@@ -116,7 +116,7 @@ export class Outbox extends View {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  /** Bound, as `fetch` itself is: whoever takes a `fetch` calls it without a receiver. */
+  /** Bound, like `fetch` itself: libraries that take a `fetch` call it without a receiver. */
   fetch = async (input, init) => {
     const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init ?? {};
     const key = encodedKey(named);
@@ -133,7 +133,7 @@ export class Outbox extends View {
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
-        // What may overlap at a key goes together, once there is much of it: see `gathered.js`. Until then, and where that does not load, each goes by itself.
+        // Many requests that may overlap at a key are sent as batches: see `gathered.js`. Until that is loaded, or if it fails to load, each goes alone.
         if (!ordered && key && this.#callers.size > 3) this.#gathered ??= this.session(this).catch(() => {});
         return this.#change(requestId, [request.method, pathname + search, optional(key), lines, body, ordered], signal, isDrawn);
       };
@@ -141,10 +141,7 @@ export class Outbox extends View {
     return answer;
   };
 
-  /**
-   * The answer to a request that was made before: in this tab, in another, or before a reload. Aborting `signal` ends the waiting,
-   * and nothing else.
-   */
+  /** Waits for the answer to an earlier request: of this tab, of another, or from before a reload. Aborting `signal` only ends the waiting. */
   async outcome(requestId, { signal } = {}) {
     ownId(requestId);
     if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
@@ -156,12 +153,12 @@ export class Outbox extends View {
     });
   }
 
-  /** Makes what `prepare` resolves to, once all calls before it have done so that may go to the same key. */
+  /** Calls the function that `prepare` resolves to, after all earlier calls of the same lane (key or path) have done so. */
   #inTurn(lane, signal, prepare) {
     const before = this.#turns.get(lane);
     const own = (async () => {
       const make = await prepare();
-      // Whoever is aborted waits for nobody.
+      // An aborted call does not wait for earlier ones.
       await this.#unlessClosed(() => before, signal);
       return { answer: make() };
     })();
@@ -171,7 +168,7 @@ export class Outbox extends View {
     return own;
   }
 
-  /** A session at a key: see `session.js`, which is loaded at the first. At the outbox itself: see `gathered.js`. */
+  /** Opens a session at a key: see `session.js`, which is loaded at the first call. Called with the outbox itself, it loads `gathered.js`. */
   async session(...named) {
     return (await this.#setup.later()).default(this, this.#setup, this.#closing.signal, ...named);
   }
@@ -189,7 +186,7 @@ export class Outbox extends View {
     this.#end();
   }
 
-  /** What a promise gives, unless the outbox is closed before, or `signal` aborts: what may never settle must not be waited for then. */
+  /** Resolves as `begin()` does; rejects if the outbox is closed or `signal` aborts first, because that promise may never settle. */
   async #unlessClosed(begin, signal) {
     this.#closing.signal.throwIfAborted();
     signal?.throwIfAborted();
@@ -206,7 +203,7 @@ export class Outbox extends View {
     }
   }
 
-  /** `broken`: what the module ended with, if it did so by itself. */
+  /** Closes the outbox. `broken`: the error, if the module has trapped. */
   #end(broken) {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new TypeError("semel: it is closed", broken && { cause: broken }));
@@ -221,13 +218,13 @@ export class Outbox extends View {
     this.#tell("closed", { error: broken });
   }
 
-  /** A read, or a method that the protocol does not execute: sent as it is, and once. */
+  /** Sends a read, or a method that the protocol does not execute: as it is, and once. */
   async #passThrough(request, key, signal) {
     const headers = new Headers(await this.#unlessClosed(() => given(this.#setup.headers), signal));
     for (const [name, value] of request.headers) headers.set(name, value);
     if (this.#setup.identity) headers.set("semel-principal", JSON.stringify(this.#setup.identity));
     if (key !== undefined) headers.set("semel-key", `"${key}"`);
-    // Nor is it waited for once it is closed; but a runtime as old as Node 20.0 has no signal that is made of two.
+    // `#unlessClosed` ends the waiting on `close`. Not by `AbortSignal.any`, which Node 20.0 does not have.
     return this.#unlessClosed(() => this.#setup.fetch(new Request(request, { headers }), { signal }));
   }
 
@@ -241,24 +238,24 @@ export class Outbox extends View {
     return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isDrawn);
   }
 
-  /** Waits for an answer with all who wait for it. `isDrawn`: the id was, for this very call, so that nobody else can have it. */
+  /** Waits for the answer to `requestId`, together with others that do. `isDrawn`: the id was made at random for this call, so no other call can have it. */
   #wait(requestId, signal, begin, aborted, isDrawn) {
     return new Promise((resolve, reject) => {
       const abort = () => aborted(caller);
       const caller = { isDrawn, resolve, reject, forgets: () => signal?.removeEventListener("abort", abort) };
       this.#callers.set(requestId, [...(this.#callers.get(requestId) ?? []), caller]);
-      // First: what begins may be over by the end of that, and a store that is asked synchronously may abort it.
+      // Before `begin`, which may settle the call at once; and a synchronous store of the application may abort it meanwhile.
       signal?.addEventListener("abort", abort);
       begin(caller);
     });
   }
 
-  /** Of a request in hand; 0 where there is none. */
+  /** The ticket of a request; 0 if there is none. */
   #ticketOf(requestId) {
     return this.#machine.tell(TICKET_OF, requestId)?.integer();
   }
 
-  /** One waits no more; whether it was the last. */
+  /** Removes a caller. Returns whether it was the last. */
   #leave(requestId, caller) {
     const others = this.#callers.get(requestId)?.filter((other) => other !== caller);
     if (others?.length) this.#callers.set(requestId, others);
@@ -266,7 +263,7 @@ export class Outbox extends View {
     return !others?.length;
   }
 
-  /** What the module calls. */
+  /** What the module asks for. */
   #host() {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
@@ -280,8 +277,8 @@ export class Outbox extends View {
         const [ticket] = described;
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
-        // It never ran here; but another tab may have the same id, or have had it. Who has left may have chosen it. By the module's own words, in `failure.rs` and `sending.rs`.
-        // Nor can anybody tell where WebKit's process that keeps the rows has ended: see `indexeddb.js`. Another may have the row then.
+        // The module says that the request was not sent, which is true for this tab. But unless its id is random, another tab may have sent the same id. The
+        // pattern is of the texts in `failure.rs` and `sending.rs`. If WebKit's storage process has ended, the row may be stored and taken over: see `indexeddb.js`.
         if (/server lost/.test(failure && cause) || (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn)) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
@@ -289,10 +286,10 @@ export class Outbox extends View {
           if (outcome) caller.resolve(responseOf(request.url, outcome));
           else caller.reject(error);
         }
-        // Before who hears of it may close all this: nobody is told once more.
+        // Told before the events below: a listener may close the outbox, and then the answer would be given again at the next `open`.
         if (callers.length) this.#machine.tell(DELIVERED, ticket);
         this.#tell(callers.length ? "settled" : "recovered", { ...request, status: outcome?.[0], error });
-        // Whoever waited may have left.
+        // The callers may have left.
         if (!callers.length) this.#recover(ticket, request, outcome, error);
       },
       gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, this.#lost))),
@@ -301,12 +298,12 @@ export class Outbox extends View {
     };
   }
 
-  /** As the module writes it: by ticket, id, method and target. */
+  /** What is shown of a request, which the module writes as ticket, id, method and target. */
   #described([, requestId, method, target]) {
     return { requestId, method, url: this.#setup.origin + target };
   }
 
-  /** Takes out who waits for an answer. */
+  /** Removes and returns the callers that wait for an answer. */
   #callersOf(requestId) {
     const callers = this.#callers.get(requestId) ?? [];
     this.#callers.delete(requestId);
@@ -330,20 +327,20 @@ export class Outbox extends View {
     try {
       answer = await send(this.#setup, request, underWay.signal, (left) => (underWay.left = left));
     } catch (error) {
-      // No answer, for whatever reason: the network, the time that it took, or the headers function.
+      // No answer: because of the network, a time-out, or an error of the headers function.
       this.#lose(described, error);
     }
-    // One that was given up is reported no more.
+    // The module has given this attempt up.
     if (!this.#attempts.delete(attempt)) return;
     if (!answer) return this.#machine.tell(LOST, attempt);
-    // What is refused each second would else be known to the server alone.
+    // Without this event, only the server would know that an attempt is refused every second.
     const code = isOwn ? undefined : /^semel-status:(?!executed|replayed)(.*)/m.exec(answer[1])?.[1];
     if (code) this.#tell("refused", { ...described, status: answer[0], code });
     this.#lost = code;
     this.#machine.tell(ANSWERED, attempt, ...answer);
   }
 
-  /** An attempt came to nothing. */
+  /** An attempt failed. */
   #lose(described, error) {
     this.#tell("lost", { ...described, error });
     this.#lost = error;
@@ -359,11 +356,11 @@ export class Outbox extends View {
       resume: () => this.#machine.tell(RESUME, ticket),
       giveUp: () => this.#machine.tell(GIVE_UP, ticket),
     };
-    // Not from within the module's call.
+    // In a microtask: never from within a call of the module.
     Promise.resolve().then(() => this.onpaused?.(paused)).catch(console.error);
   }
 
-  /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
+  /** Gives an answer that no caller waits for to `onrecovered`. It is kept if there is no handler, or if the handler fails. */
   async #recover(ticket, request, outcome, error) {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
     if (!this.#onrecovered || this.#closing.signal.aborted) return keep();
@@ -377,7 +374,7 @@ export class Outbox extends View {
   }
 }
 
-/** The salt of a hash. What can't be told apart has none: a form gets a boundary at random. */
+/** The salt of a hash. Throws for a multipart form: its random boundary would make each hash different. */
 function salted(salt, lines) {
   const text = typeof salt === "function" ? salt() : salt;
   if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a form has no hash; salt is a string or a number");

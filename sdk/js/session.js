@@ -1,9 +1,11 @@
-// `semel.session`: requests at one key that have places in a row. It is loaded at the first, apart from all else.
+// `semel.session`: numbered requests at one key. This code is loaded when the first session is opened.
+//
+// A request's number in the session is called its place.
 //
 // Invariants:
-// - Nothing is decided here: which place a request has, what is sent, and what an answer means, is the module's.
-// - Calls have their places in the order in which they were made, however long their bodies take to read.
-// - After `close`, no promise is left that nobody will settle.
+// - All decisions are the module's: which place a request has, what is sent, and what an answer means.
+// - Places follow the order of the calls, however long their bodies take to read.
+// - After `close`, every promise settles.
 
 import { optional, textOf } from "./bytes.js";
 import { SemelError } from "./errors.js";
@@ -22,24 +24,24 @@ import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 import { given } from "./transport.js";
 
-/** So often a holder looks for what others have left, and what they have still to hear. */
+/** How often a holder looks for requests that other holders left, and for answers that those have yet to hear. */
 const LOOK_MS = 1_000;
-/** Calls of the same moment are told of together, up to so many bytes of bodies. */
+/** Calls of the same moment are told to the module together, up to this many bytes of bodies. */
 const TOGETHER_BYTES = 1 << 15;
-/** Rows in memory are the module's: no store has any. */
+/** The store if rows are in memory: the module keeps them itself. */
 const KEPT = { load: async () => [] };
 /** The ticket of the take-over. */
 const TAKE_OVER = 0;
 const OPTIONS = ["after", "store", "transport", "onrecovered", "onpaused", "onended"];
 const TRANSPORTS = ["http", "socket", "auto"];
-/** What only a call of the outbox has: to leave an `id` out of account would be no exactly once. */
+/** Options of `semel.fetch` that a session refuses. Ignoring an `id` would break exactly-once. */
 const NOT_HERE = ["key", "id", "salt", "ordered"];
 
-/** What opens sessions. `source` gives the module: see `loadedOnce`; `Made`: what answers are made of. */
+/** Returns the function that opens sessions. `source` gives the module: see `loadedOnce`. `Made`: the class of answers. */
 export const sessions = (source, Made) => {
   const load = loadedOnce(source);
   return async (outbox, setup, closing, key, name, options = {}) => {
-    // The outbox asks for what it sends itself.
+    // The outbox asks for gathering its own requests.
     if (key === outbox) return gather(setup);
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
     const { after, store, transport = "http", onrecovered = null, onpaused = null, onended = null } = options;
@@ -66,32 +68,32 @@ class Session {
   #beacon;
   #looking;
   #ending = new AbortController();
-  /** Rejects once it is closed: what may never settle must not be waited for then. */
+  /** Rejects when the session is closed. Raced with promises that may never settle. */
   #ended = new Promise((_, reject) => this.#ending.signal.addEventListener("abort", () => reject(this.#ending.signal.reason)));
-  /** All that its outbox has. */
+  /** The sessions of its outbox. */
   #together;
-  /** How frames go: see `sendFrame`. */
+  /** How frames are sent: see `sendFrame`. */
   #way;
-  /** What settles the take-over. */
+  /** Settles the promise of the take-over. */
   #taking;
-  /** Whether its rows are in memory, where the module is. */
+  /** Whether the module keeps the rows, in memory. */
   #isKept;
-  /** Who calls, from the call to the answer, and by request id once there is one. */
+  /** All calls without an answer; and those that have a request id, by it. */
   #calls = new Set();
   #callers = new Map();
-  /** What the module is still to be told, all at once: tickets of which the answer was taken, and calls, with how many bytes they have. */
+  /** What is to be told to the module next, all at once: tickets whose answers were taken, and calls, with the bytes of their bodies. */
   #heard = [];
   #asked = [];
   #bytes = 0;
-  /** When the last call has its place; undefined where all have. */
+  /** Settles when the last call has its place; undefined: all have theirs. */
   #turn;
-  /** The attempts under way, by number: what aborts each, and what left. */
+  /** The attempts under way, by number: an AbortController each, whose `left` is what was given to `fetch`. */
   #attempts = new Map();
-  /** Answers that nobody has taken yet. */
+  /** Answers that no `onrecovered` has taken yet. */
   #recovered = [];
   #onrecovered;
 
-  /** Takes it over, and goes on with what was left unfinished. */
+  /** Takes the session over, and goes on with unfinished requests. */
   static async take(together, setup, module, way, named, key, after, store) {
     const session = new this(together, setup, module, way, named);
     try {
@@ -116,13 +118,13 @@ class Session {
     const { origin, identity, durability, retryIntervalMs, attemptTimeoutMs, giveUpAfterMs, maxPending } = this.#setup;
     const [owner, takeOverId] = [this.#machine.id(), this.#machine.id()];
     const database = `semel sessions ${origin} ${identity}`;
-    // A request may get another number: so a row that a power cut takes back could run under both. None is written relaxed.
+    // Always "strict": a request may get another number. If a power cut undid that row, it could run under both numbers.
     const isKept = (this.#isKept = !store && durability === "memory");
     const own = isKept ? KEPT : store;
     const stored = own ?? rowsOf(indexedDbStore(database, "strict"), `${key}\n${this.name}\n`);
     let rows;
     try {
-      // Nobody is fenced by who can't read what is stored.
+      // Read before the take-over: a holder that can't read its store must not fence the other.
       rows = await this.#inTime(stored.load());
     } catch (error) {
       stored.close?.();
@@ -131,7 +133,7 @@ class Session {
     const taken = new Promise((resolve, reject) => (this.#taking = { resolve, reject }));
     this.#machine.open(stored, database, owner, identity, retryIntervalMs, attemptTimeoutMs, maxPending, this.#way.socket !== undefined, key, this.name, takeOverId, optional(after), giveUpAfterMs, isKept, rows.length, rows);
     const look = ({ type }) => {
-      // As with the outbox: a page that is hidden may be frozen in the next moment.
+      // As in the outbox: a page that was just hidden may be frozen at any moment.
       if (type !== "visibilitychange" || !document.hidden) this.#machine.tell(navigator.onLine ? ONLINE : OFFLINE);
     };
     listen(this.#ending.signal, look, this.#attempts, this.#setup.fetch);
@@ -139,22 +141,22 @@ class Session {
     Object.assign(this, { epoch, lastSeq });
     await this.#inTime(this.#look());
     this.#ending.signal.throwIfAborted();
-    // In Node, no process goes on for that alone.
+    // `unref`: this timer alone must not keep a process of Node alive.
     if (this.#beacon) (this.#looking = setInterval(() => this.#look().catch(() => {}), LOOK_MS)).unref?.();
   }
 
-  /** It lives, unless it was closed before that could be told. */
+  /** Announces that this holder is alive, unless it was closed meanwhile. */
   async #light(lighting) {
     this.#beacon = await lighting;
     if (this.#isClosed) this.#beacon?.leave();
   }
 
-  /** Goes on with what holders left that are gone. */
+  /** Takes over the requests of holders that are gone. */
   async #look() {
     if (!this.#isClosed) await this.#machine.takeOver(async () => this.#beacon?.alive());
   }
 
-  /** What the store is read for; nobody waits for it once the session is closed, nor does a timer. */
+  /** Waits for a read of the store, with its time limit, but not longer than the session is open. */
   #inTime(reading) {
     return inTime(Promise.race([this.#ended, reading]));
   }
@@ -172,7 +174,7 @@ class Session {
     for (const recovered of this.#recovered.splice(0)) this.#recover(...recovered);
   }
 
-  /** Bound, as that of the outbox. */
+  /** Bound, like that of the outbox. */
   fetch = (input, init) =>
     new Promise((resolve, reject) => {
       const call = { resolve, reject };
@@ -186,7 +188,7 @@ class Session {
       }
     });
 
-  /** Nobody waits for it any more. */
+  /** Removes a call that settles now. Returns it. */
   #end(call) {
     this.#calls.delete(call);
     this.#callers.delete(call.id);
@@ -199,7 +201,7 @@ class Session {
     signal?.throwIfAborted();
     call.signal = signal;
     call.abort = () => {
-      // Without a place yet it leaves no gap, and waits for nobody.
+      // Without a place it leaves no gap, so it ends at once.
       if (!call.id) return this.#end(call).reject(signal.reason);
       this.#tell();
       this.#machine.tell(GIVE_UP, call.ticket);
@@ -220,7 +222,7 @@ class Session {
     const own = (async () => {
       const body = await bodyOf(given, signal, stream);
       await before;
-      // It may be aborted or closed by now.
+      // It may have been aborted or closed meanwhile.
       if (this.#calls.has(call)) this.#place(call, [given.method, pathname + search, lines, body]);
     })();
     const turn = Promise.allSettled([before, own]).then(() => this.#turn === turn && (this.#turn = undefined));
@@ -229,7 +231,7 @@ class Session {
   }
 
   #place(call, [method, target, lines, body]) {
-    // What it sends itself is known by that.
+    // The session's own requests are recognised by this prefix.
     if (target.startsWith("/semel/")) throw new TypeError("semel: /semel/ is not the application's");
     call.id = this.#machine.id();
     this.#callers.set(call.id, call);
@@ -237,11 +239,11 @@ class Session {
     call.parts = [call.id, method, target, false, lines, body];
     this.#bytes += body.length;
     this.#soon(this.#asked, call);
-    // So much more is not held in memory twice.
+    // Told now, so that no more bodies are held in memory twice.
     if (this.#bytes > TOGETHER_BYTES) this.#tell();
   }
 
-  /** The module is told once all is done that was about to be: those who got an answer call again, say. So they leave together. */
+  /** Tells the module two microtasks later, so that callers that just got an answer can call again first. Then their requests leave together. */
   #soon(list, told) {
     if (!this.#heard.length && !this.#asked.length) Promise.resolve().then(() => queueMicrotask(this.#tell));
     list.push(told);
@@ -256,7 +258,7 @@ class Session {
       const next = told.integer() + 1;
       asked.forEach((call, index) => {
         call.ticket = next - asked.length + index;
-        // By what was called meanwhile, headers say: it had no ticket then.
+        // Aborted while it was told, by the headers function for example: it had no ticket then.
         if (call.signal?.aborted) call.abort();
       });
     } catch (error) {
@@ -264,7 +266,7 @@ class Session {
     }
   };
 
-  /** A read: sent as it is, and once. */
+  /** Sends a read: as it is, and once. */
   async #passThrough(request, signal) {
     const headers = new Headers(await given(this.#setup.headers));
     for (const [name, value] of request.headers) headers.set(name, value);
@@ -284,7 +286,7 @@ class Session {
 
   close = async () => this.#close();
 
-  /** `broken`: what the module ended with, if it did so by itself. */
+  /** Closes the session. `broken`: the error, if the module has trapped. */
   #close(broken) {
     if (this.#isClosed) return;
     if (!broken) this.#tell();
@@ -303,7 +305,7 @@ class Session {
     this.#end(call).reject(new SemelError(call.id ?? "", CLOSED, this.#ending.signal.reason.cause));
   }
 
-  /** What the module calls. */
+  /** What the module asks for. */
   #host() {
     return {
       transmit: (attempt, ...request) => this.#transmit(attempt, request),
@@ -314,7 +316,7 @@ class Session {
         this.#attempts.delete(attempt);
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
-        // It may be stored, and the next holder may send it: see `indexeddb.js`.
+        // The row may be stored, and the next holder may send it: see `indexeddb.js`.
         if (/server lost/.test(cause)) failure?.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));
@@ -322,7 +324,7 @@ class Session {
         const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
         if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
         else reject(error);
-        // Of rows in memory it knows by itself.
+        // If the module keeps the rows, it knows this already.
         if (!this.#isKept) this.#soon(this.#heard, ticket);
       },
       pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
@@ -342,13 +344,13 @@ class Session {
     try {
       answer = await sendFrame(this.#setup, request, underWay.signal, this.#way, (left) => (underWay.left = left));
     } catch (error) {
-      // No answer, for whatever reason: the network, the time that it took, or the headers function.
+      // No answer: because of the network, a time-out, or an error of the headers function.
       this.#together.tell("lost", { ...described, error });
     }
-    // One that was given up is reported no more.
+    // The module has given this attempt up.
     if (!this.#attempts.delete(attempt)) return;
     if (!answer) return this.#machine.tell(LOST, attempt);
-    // Nobody has a session yet that would pause.
+    // Only the take-over: there is no session yet that would pause.
     const code = this.epoch ? undefined : /^semel-status:(?!executed|replayed)(.*)/m.exec(answer[1])?.[1];
     if (code) this.#together.tell("refused", { ...described, status: answer[0], code });
     this.#machine.tell(ANSWERED, attempt, ...answer);
@@ -365,7 +367,7 @@ class Session {
     later(() => this.onpaused?.(paused));
   }
 
-  /** Gives an answer that nobody waits for to who takes it. What is not taken without an error is kept. */
+  /** Gives an answer that no caller waits for to `onrecovered`. It is kept if there is no handler, or if the handler fails. */
   async #recover(ticket, request, outcome, error) {
     const keep = () => this.#recovered.push([ticket, request, outcome, error]);
     if (!this.#onrecovered || this.#isClosed) return keep();
@@ -379,5 +381,5 @@ class Session {
   }
 }
 
-/** Not from within the module's call. */
+/** Runs `work` in a microtask: never from within a call of the module. */
 const later = (work) => void Promise.resolve().then(work).catch(console.error);

@@ -1,11 +1,12 @@
-// A socket to a key, for the frames of a session. It is opened with the first, and again with the next after it was closed.
+// A socket to a key, for the frames of a session. It is opened with the first frame, and with the next one after it was closed.
 //
 // Invariants:
-// - A frame gets its own answers, or none: what was under way on a socket that is closed is lost.
-// - One that does not open in time is closed.
-// - Where the server refuses whoever opens it, that is the answer. One that has answered before is only opened anew: its token has ended, say.
+// - A frame gets its own answers or none: frames under way on a socket that closes are lost.
+// - A socket that does not open in time is closed.
+// - If the server closes a new socket with a refusal, that is the frame's answer. A socket that has answered before is only reopened: its token may just have
+//   expired.
 
-/** The server closes with this and the status of a problem. */
+/** The server refuses by this close code plus the status of a problem. */
 const REFUSED = 4_000;
 
 export class Socket {
@@ -13,16 +14,17 @@ export class Socket {
   #openMs;
   #current;
 
-  /** `timeoutMs`: so long may an attempt take; one that takes half of it to open leaves no time for what it is opened for. */
+  /** `timeoutMs`: the time limit of an attempt. Half of it is the limit for opening, so that time is left for the frame. */
   constructor(origin, key, timeoutMs) {
     this.#openMs = timeoutMs / 2;
     this.#url = `${origin.replace(/^http/, "ws")}/semel/v1/keys/${key.replaceAll("/", "%2F")}/socket`;
   }
 
   /**
-   * Resolves to the answers to `requests`, which are in JSON; rejects with what has a `status` and a `code` where they are refused, and else says whether it
-   * `wasOpen`, so that they may have left, and `hasAnswered` any before. `first`: what a connection begins with. `sent()` is called once they have left. One that does not
-   * answer until `signal` aborts may be dead, and is closed.
+   * Sends a frame. `requests`: in JSON; `first`: the first frame of a new connection; `sent()` is called when the frame has left.
+   *
+   * Resolves to the answers. Rejects with an error that has `status` and `code` if the server refused; otherwise with one that says whether the socket
+   * `wasOpen`, in which case the frame may have left, and whether it `hasAnswered` before. If `signal` aborts, the socket may be dead, and is closed.
    */
   async send(first, requests, signal, sent) {
     const own = (this.#current ??= this.#connect());
@@ -75,7 +77,7 @@ export class Socket {
         own.waiting.get(frame)?.resolve(answers);
         own.waiting.delete(frame);
       } catch {
-        // It is not the worker's. Nobody would catch it: in Node it would end the process.
+        // Not an answer of the Worker. An error thrown here would be caught by nobody, and end a process of Node.
         own.close();
       }
     };

@@ -1,24 +1,24 @@
-// What an outbox shows once it has sessions: they count with its own requests, are pending with them, and go on with them after a pause.
+// Adds sessions to what an outbox shows: their requests are in its counts and in `pending`, and `resume` resumes them too.
 //
-// Invariant: the outbox knows of none of this. Who opens no session loads none of it.
+// Invariant: the outbox does not know of this. Applications without sessions don't load it.
 
-/** The sessions that are open, by the setup of their outbox. */
+/** The open sessions, by the setup of their outbox. */
 const opened = new WeakMap();
 
-/** Those of `outbox`. */
+/** The open sessions of `outbox`. */
 export function sessionsOf(outbox, setup, closing) {
   if (!opened.has(setup)) opened.set(setup, new Together(outbox, setup, closing));
   return opened.get(setup);
 }
 
 class Together {
-  /** How many requests of each have no answer, and at how many of them it pauses; of the outbox too. */
+  /** `[pending, paused]` of the outbox, which is the first, and of each session. */
   #counts = new Map();
   #sessions = new Set();
   #outbox;
   #show;
 
-  /** `closing` aborts when the outbox is closed: it has one listener, however many sessions there are. */
+  /** `closing` aborts when the outbox is closed. It gets one listener, however many sessions there are. */
   constructor(outbox, { host }, closing) {
     const { pending, paused } = outbox.getSnapshot();
     const own = { pending: outbox.pending, resume: outbox.resume };
@@ -26,9 +26,9 @@ class Together {
     this.#outbox = outbox;
     this.#show = host.count;
     host.count = (...counts) => this.count(outbox, counts);
-    // Its own came first.
+    // Without the outbox, which is the first.
     const sessions = () => [...this.#counts.keys()].slice(1);
-    // One that is closed meanwhile is left out.
+    // A session that is closed meanwhile is left out.
     const pendingOf = (each) => each.pending().catch((error) => (this.#counts.has(each) ? Promise.reject(error) : []));
     outbox.pending = async () => (await Promise.all([own.pending.call(outbox), ...sessions().map(pendingOf)])).flat();
     outbox.resume = () => {
@@ -38,12 +38,12 @@ class Together {
     closing.addEventListener("abort", () => this.#sessions.forEach((each) => each.close()));
   }
 
-  /** `one` is closed with the outbox. */
+  /** Adds a session. It will be closed with the outbox. */
   join(one) {
     this.#sessions.add(one);
   }
 
-  /** Of `one` there are so many now. */
+  /** Sets the counts of a session or of the outbox. */
   count(one, counts) {
     const [pending, paused] = this.#counts.get(one) ?? [];
     if (pending === counts[0] && paused === counts[1]) return;
@@ -51,12 +51,12 @@ class Together {
     this.#sum();
   }
 
-  /** What became of an attempt of one of them. */
+  /** Dispatches an event about an attempt of a session. */
   tell(type, detail) {
     this.#outbox.dispatchEvent(new CustomEvent(type, { detail }));
   }
 
-  /** `one` is closed. */
+  /** Removes a session that was closed. */
   leave(one) {
     this.#sessions.delete(one);
     this.#counts.delete(one);
