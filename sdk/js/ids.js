@@ -6,10 +6,9 @@
 
 import { laid } from "./bytes.js";
 
-/** Checks an id that the application has given. */
-export function ownId(id) {
+/** Throws if an id that the application has given is not valid. */
+export function checkId(id) {
   if (typeof id !== "string" || !/^(?!cancel-)[ -~]{1,200}$/.test(id)) throw new TypeError("semel: an id has 1 to 200 characters of printable ASCII, no cancel- first");
-  return id;
 }
 
 /** The first 16 bytes of SHA-256 over the parts of a request: equal requests have equal ids. */

@@ -13,7 +13,7 @@
 // - Errors are StoreErrors.
 
 import { StoreError } from "./errors.js";
-import { blocked, STORE_MS_MAX } from "./stores.js";
+import { blocked, inTime, STORE_MS_MAX } from "./stores.js";
 
 const ROWS = "rows";
 const VERSION = 1;
@@ -51,18 +51,17 @@ export function indexedDbStore(name, durability, onstorelost) {
     if (isClosed) throw new StoreError("store-failed", "closed");
     const connecting = (opening ??= connect(frame?.contentWindow ?? globalThis, name, () => lose(connecting), onstorelost));
     let database;
-    let result;
-    let overdue;
     try {
       database = await connecting;
-      return await new Promise((resolve, reject) => {
-        const transaction = database.transaction(ROWS, mode, { durability });
-        // The events decide, because `abort()` may come too late to undo a commit. If it was in time, `transaction.error` is null.
-        overdue = setTimeout(() => attempt(() => transaction.abort()), STORE_MS_MAX);
+      const transaction = database.transaction(ROWS, mode, { durability });
+      const result = work(transaction.objectStore(ROWS));
+      const ending = new Promise((resolve, reject) => {
         transaction.oncomplete = () => resolve(result?.());
+        // If this page's own `abort()` has ended it, `transaction.error` is null.
         transaction.onabort = () => reject(transaction.error ?? blocked());
-        result = work(transaction.objectStore(ROWS));
       });
+      // The events decide, because `abort()` may come too late to undo a commit.
+      return await inTime(ending, () => attempt(() => transaction.abort()));
     } catch (error) {
       // The connection may be broken, and a new one costs little. WebKit: if the storage process has ended, as iOS ends it behind a hidden page, each try of the
       // same document fails with "Connection to Indexed Database server lost. Refresh the page to try again". A document that is made afterwards gets the new
@@ -72,8 +71,6 @@ export function indexedDbStore(name, durability, onstorelost) {
       database?.close();
       if (left && !(error instanceof StoreError)) return within(mode, work, left - 1, lost);
       throw storeError(lost ?? error);
-    } finally {
-      clearTimeout(overdue);
     }
   }
 
@@ -155,15 +152,10 @@ function attempt(act) {
  * a mark in `localStorage`, which outlives a deleted database, tells.
  */
 function connect({ indexedDB }, name, lost, missed) {
-  let overdue;
-  return new Promise((resolve, reject) => {
+  let isOver;
+  const opening = new Promise((resolve, reject) => {
     if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
     const request = indexedDB.open(name, VERSION);
-    let isLate;
-    overdue = setTimeout(() => {
-      isLate = true;
-      reject(blocked());
-    }, OPEN_MS_MAX);
     request.onupgradeneeded = () => {
       request.result.createObjectStore(ROWS);
       if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
@@ -171,7 +163,7 @@ function connect({ indexedDB }, name, lost, missed) {
     request.onerror = () => reject(request.error);
     request.onsuccess = () => {
       const database = request.result;
-      if (isLate) return database.close();
+      if (isOver) return database.close();
       attempt(() => localStorage.setItem(name, 1));
       database.onclose = lost;
       database.onversionchange = () => {
@@ -180,5 +172,6 @@ function connect({ indexedDB }, name, lost, missed) {
       };
       resolve(database);
     };
-  }).finally(() => clearTimeout(overdue));
+  });
+  return inTime(opening, undefined, OPEN_MS_MAX).finally(() => (isOver = true));
 }

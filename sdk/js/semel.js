@@ -8,7 +8,7 @@
 
 import { optional } from "./bytes.js";
 import { SemelError } from "./errors.js";
-import { hashOf, ownId } from "./ids.js";
+import { checkId, hashOf } from "./ids.js";
 import { indexedDbStore } from "./indexeddb.js";
 import { ANSWERED, CLOSED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME, RESUME_ALL, TICKET_OF, WATCH } from "./machine.js";
 import { checked, encodedKey, setupOf } from "./options.js";
@@ -121,15 +121,15 @@ export class Outbox extends View {
     const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = init ?? {};
     const key = encodedKey(named);
     checked("ordered", ordered);
-    const own = id === undefined ? undefined : ownId(id);
+    if (id !== undefined) checkId(id);
     const { made, request, stream, pathname, search } = normalised(this.#setup.origin, input, rest);
     if (!CHANGES.has(request.method)) return this.#passThrough(stream ? made({ duplex: "half" }) : request, key, signal);
     const lines = storable(request.headers);
     const { answer } = await this.#inTurn(ordered ? (key ?? pathname) : undefined, signal, async () => {
       const body = await this.#unlessClosed(() => bodyOf(request, signal, stream), signal);
-      const isDrawn = own === undefined && this.#setup.ids !== "hash";
+      const isDrawn = id === undefined && this.#setup.ids !== "hash";
       const requestId =
-        own ?? this.#machine.id(isDrawn ? undefined : await hashOf([this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body]));
+        id ?? this.#machine.id(isDrawn ? undefined : await hashOf([this.#setup.identity, request.method, pathname + search, key ?? "", salted(salt, lines), body]));
       return () => {
         signal?.throwIfAborted();
         this.#closing.signal.throwIfAborted();
@@ -143,7 +143,7 @@ export class Outbox extends View {
 
   /** Waits for the answer to an earlier request: of this tab, of another, or from before a reload. Aborting `signal` only ends the waiting. */
   async outcome(requestId, { signal } = {}) {
-    ownId(requestId);
+    checkId(requestId);
     if (this.#callers.size >= this.#setup.maxPending && !this.#callers.has(requestId)) throw new RangeError("semel: too many wait");
     this.#closing.signal.throwIfAborted();
     signal?.throwIfAborted();

@@ -7,14 +7,19 @@ export const STORE_MS_MAX = 30_000;
 
 export const blocked = () => new StoreError("store-blocked", "no answer: another tab may have it");
 
-/** Resolves as `reading` does; rejects if that takes too long. Not for changes: after a time-out nobody could tell whether a change was made. */
-export async function inTime(reading) {
-  let overdue;
-  try {
-    return await Promise.race([reading, new Promise((_, reject) => (overdue = setTimeout(() => reject(blocked()), STORE_MS_MAX)))]);
-  } finally {
-    clearTimeout(overdue);
-  }
+/**
+ * Settles as `doing` does. If that takes longer than `ms`, calls `late(reject)`. Used for reads. Not for changes of an application's own store: after a time-out
+ * nobody could tell whether a change was made.
+ *
+ * A page that was frozen finds its timer due before it hears what has come meanwhile. So there are two timers of half the time, and the second is still left
+ * after a thaw.
+ */
+export function inTime(doing, late = (reject) => reject(blocked()), ms = STORE_MS_MAX) {
+  let timer;
+  return new Promise((resolve, reject) => {
+    timer = setTimeout(() => (timer = setTimeout(late, ms / 2, reject)), ms / 2);
+    doing.then(resolve, reject);
+  }).finally(() => clearTimeout(timer));
 }
 
 /** A store in memory, lost with the page. Rows are not copied: callers must neither keep the bytes that they give nor change those that they get. */

@@ -142,7 +142,7 @@ test("behind a transaction that does not end, what can't be stored is store-fail
     const go = () => (isFree ? database.close() : (rows.get("id").onsuccess = go));
     go();
     const { setTimeout: set } = window;
-    window.setTimeout = (callback, ms, ...rest) => set(callback, ms >= 30_000 ? 100 : ms, ...rest);
+    window.setTimeout = (callback, ms, ...rest) => set(callback, ms >= 15_000 ? 100 : ms, ...rest);
     const failed = [semel.fetch("/blocked", { method: "POST" }), semel.pending(), lab.outbox({ identity })];
     const told = await Promise.all(failed.map((each) => lab.rejection(each)));
     window.setTimeout = set;
@@ -179,7 +179,7 @@ for (const then of ["does not open", "fails otherwise"]) {
         return request;
       });
       const { setTimeout: set } = window;
-      window.setTimeout = (callback, ms, ...rest) => set(callback, ms === 10_000 ? 100 : ms, ...rest);
+      window.setTimeout = (callback, ms, ...rest) => set(callback, ms === 5_000 ? 100 : ms, ...rest);
       const error = await lab.rejection(semel.fetch("/things", { method: "POST" }));
       window.setTimeout = set;
       IDBDatabase.prototype.transaction = transaction;
@@ -222,7 +222,7 @@ test("a database that does not open is store-blocked, and is let go if it opens 
     return [blocked, limits, await lab.dropHeld(name)];
   }, [page.name, page.identity]);
   const [{ name, code, isStoreError }, limits, isHeld] = blocked;
-  assert.deepEqual([name, code, isStoreError, limits, isHeld], ["StoreError", "store-blocked", true, [30_000, 10_000], false]);
+  assert.deepEqual([name, code, isStoreError, limits, isHeld], ["StoreError", "store-blocked", true, [15_000, 5_000, 15_000, 5_000], false], "each has two halves");
   assert.deepEqual(page.sent, []);
 });
 

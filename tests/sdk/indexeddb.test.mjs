@@ -383,8 +383,8 @@ const stand = async (name) => {
   const { setTimeout: set } = window;
   window.limits = [];
   window.setTimeout = (callback, ms, ...rest) => {
-    if (ms >= 30_000) limits.push(ms);
-    return set(callback, ms >= 30_000 ? 100 : ms, ...rest);
+    if (ms >= 15_000) limits.push(ms);
+    return set(callback, ms >= 15_000 ? 100 : ms, ...rest);
   };
 };
 
@@ -397,13 +397,40 @@ test("behind a transaction that does not end, nothing waits for good: who reads 
     return Promise.all(calls.map((call) => lab.rejection(call)));
   }, store);
   for (const each of failed) assert.deepEqual([each.name, each.code, each.isStoreError], ["StoreError", "store-blocked", true]);
-  assert.deepEqual(new Set(await tab.evaluate(() => limits)), new Set([30_000]));
+  assert.deepEqual(new Set(await tab.evaluate(() => limits)), new Set([15_000]), "the halves of it");
   const rows = await tab.evaluate(async (store) => {
     free();
     await store.change("later", () => new Uint8Array([3]));
     return (await store.load()).map(([id, row]) => [id, ...row]);
   }, store);
   assert.deepEqual(rows, [["later", 3]]);
+});
+
+test("a page that was frozen while the store opens, reads or writes is told that it has, though its timers are due before that", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const told = await tab.evaluate(async (name) => {
+    const { setTimeout: set } = window;
+    let isDue = true;
+    // What has been due for long runs before anything that has come meanwhile; what is set then is not due yet.
+    const thaws = (act, ms, ...rest) => {
+      if (ms < 1_000 || !isDue) return set(act, ms, ...rest);
+      isDue = false;
+      act();
+      isDue = true;
+    };
+    const store = await lab.open(name, "strict");
+    const other = await lab.open(name, "strict");
+    // It is open; the first has yet to be.
+    await other.load();
+    window.setTimeout = thaws;
+    const told = [];
+    for (const ask of [() => store.load(), () => other.load(), () => other.change("id", () => new Uint8Array([1]))]) {
+      told.push(await ask().then(() => "done", ({ code }) => code));
+    }
+    window.setTimeout = set;
+    return [...told, (await other.load()).map(([id]) => id)];
+  }, name);
+  assert.deepEqual(told, ["done", "done", "done", ["id"]]);
 });
 
 test("what is committed after all is told as done, though it was to be ended", LIMIT, async (t) => {
@@ -416,7 +443,7 @@ test("what is committed after all is told as done, though it was to be ended", L
     IDBTransaction.prototype.abort = () => {
       throw new DOMException("It is too late.", "InvalidStateError");
     };
-    window.setTimeout = (callback, ms, ...rest) => (ms >= 30_000 ? callback() : set(callback, ms, ...rest));
+    window.setTimeout = (callback, ms, ...rest) => (ms >= 15_000 ? callback() : set(callback, ms, ...rest));
     await store.change("id", () => new Uint8Array([1]));
     Object.assign(window, { setTimeout: set });
     IDBTransaction.prototype.abort = abort;
@@ -437,8 +464,12 @@ test("what was to be ended too late, and fails then, may have been committed: it
       throw new DOMException("It is too late.", "InvalidStateError");
     };
     // It is over time as soon as it has written.
-    let overdue;
-    window.setTimeout = (callback, ms, ...rest) => (ms >= 30_000 && !overdue ? void (overdue = callback) : set(callback, ms, ...rest));
+    let [isHalf, overdue] = [];
+    window.setTimeout = (callback, ms, ...rest) => {
+      if (ms < 15_000 || overdue) return set(callback, ms, ...rest);
+      if (isHalf) overdue = callback;
+      else callback((isHalf = true));
+    };
     lab.abortWrites(() => overdue());
     const told = await store.change("id", () => new Uint8Array([1])).then(() => "done", ({ message }) => message);
     Object.assign(window, { setTimeout: set });
