@@ -420,6 +420,7 @@ export class Semel {
   /**
    * Waits for the answer to an earlier request: of this tab, of another tab, or from before a reload.
    *
+   * - A call of `fetch` counts as made once its body has been read.
    * - Another tab's answer is kept for you only if you asked before it was delivered there, and for a day. Otherwise the call rejects with an
    *   `OutcomeLostError`.
    * - Aborting `signal` ends the waiting, and nothing else.

@@ -149,6 +149,13 @@ test("who asks for the answer to a call is told with it that its giveUpAfterMs i
   assert.deepEqual((await Promise.all(waiting)).map(({ code, requestId }) => [code, requestId]), Array(2).fill(["gave-up", "order-1"]));
 });
 
+test("who asks for the answer to a call whose body has not been read yet is told that there is none, and the call goes on", async (t) => {
+  const { semel } = await outbox(t);
+  const answer = deposit(semel, "a", { id: "order-1" });
+  assert.equal((await rejection(semel.outcome("order-1"))).code, "outcome-lost");
+  assert.equal((await answer).status, 200);
+});
+
 test("who asks for the answer to a call is told with it that it was aborted", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
