@@ -1,8 +1,8 @@
-//! An administrator's requests to a key, under `/semel/v1/admin/keys/{key}`: what they are, and what those answer that read.
+//! An administrator's requests to a key, under `/semel/v1/admin/keys/{key}`: what they ask, and the answers to those that only read.
 //!
 //! Invariants:
-//! - Nobody else is answered, wherever a request came from.
-//! - What reads writes nothing, and leaves an untouched key untouched.
+//! - Nobody but the administrator is answered, wherever a request came from.
+//! - A request that reads writes nothing, and leaves an untouched key untouched.
 //! - No answer reads more than a bounded number of rows.
 
 use super::wire_outcome;
@@ -22,10 +22,10 @@ use crate::server::storage::rows;
 use crate::server::storage::sql::SqlError;
 use crate::server::storage::survey::{self, Glance, TIMES_ROWS_MAX};
 
-/// So many records a page has at most.
+/// The most records in a page.
 pub const PAGE_RECORDS_MAX: i64 = 200;
 const PAGE_RECORDS_DEFAULT: i64 = 50;
-/// So many steps a plot has at most.
+/// The most steps of a plot.
 pub const STEPS_MAX: i64 = 500;
 
 /// What an administrator asks of a key.
@@ -33,39 +33,39 @@ pub const STEPS_MAX: i64 = 500;
 pub enum Admin {
     /// `GET`: what the key holds.
     Show,
-    /// `DELETE`: all of the key goes.
+    /// `DELETE`: delete all of the key.
     DeleteKey,
     /// `GET records`
     Records {
-        /// The id before the page.
+        /// The page begins after this id.
         after: String,
-        /// How many.
+        /// The most records in the page.
         limit: i64,
-        /// The number in a row of the state that they are in; `None`: any.
+        /// Only records in the state with this number; `None`: in any state.
         state: Option<i64>,
     },
     /// `GET times`
     Times {
         /// The first instant, in Unix ms.
         from_ms: i64,
-        /// How long a step is, in ms.
+        /// The length of a step, in ms.
         step_ms: i64,
-        /// How many steps.
+        /// The number of steps.
         count: i64,
     },
     /// `GET records/{id}`
     Record(RequestId),
-    /// `DELETE records/{id}`: the record is reduced to a tombstone.
+    /// `DELETE records/{id}`: reduce the record to a tombstone.
     DeleteRecord(RequestId),
-    /// `POST records/{id}/resolve`: what is in doubt is settled.
+    /// `POST records/{id}/resolve`: settle a request in doubt.
     Resolve(RequestId),
     /// `POST cancel`
     Cancel,
     /// `GET effects`: what waits to be sent, and what is parked.
     Effects {
-        /// The number of the parked one before the page.
+        /// The page begins after the parked effect with this number.
         after: i64,
-        /// How many of the parked.
+        /// The most parked effects in the page.
         limit: i64,
     },
     /// `POST effects/{id}/retry`, `POST effects/{id}/drop`, `POST effects/{id}/park`
@@ -73,13 +73,13 @@ pub enum Admin {
 }
 
 impl Admin {
-    /// Whether it changes something.
+    /// Whether the request changes something.
     pub fn changes(&self) -> bool {
         matches!(self, Self::DeleteKey | Self::DeleteRecord(_) | Self::Resolve(_) | Self::Cancel | Self::Mend(..))
     }
 }
 
-/// Reads method, the segments behind the key, and the query; `None` if there is no such request.
+/// Reads the method, the segments after the key, and the query; `None` if they are of no such request.
 pub fn parse(method: &Method, rest: &[&str], path: &Path) -> Result<Option<Admin>, Invalid> {
     let admin = match (method, rest) {
         (Method::Get | Method::Head, []) => Admin::Show,
@@ -125,11 +125,11 @@ fn effect(id: &str) -> Result<String, Invalid> {
     if is_id { Ok(id.to_owned()) } else { Err(Invalid::new("the id of an effect is 32 hexadecimal digits")) }
 }
 
-/// The parameters of a query that have not been read yet.
+/// The parameters of a query that have not been taken yet.
 pub(in crate::server) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads that of a path.
+    /// Reads the query of a path.
     pub(in crate::server) fn of(path: &str) -> Result<Self, Invalid> {
         let search = path.split_once('?').map_or("", |(_, search)| search);
         let decoded = |text: &str| percent_decoded(&text.replace('+', " "));
@@ -157,7 +157,7 @@ impl Query {
         self.integer(name, min, max)?.ok_or_else(|| Invalid::new(format!("the query has no {name}")))
     }
 
-    /// What nobody has asked for is a mistake, or is there twice.
+    /// Fails if any parameter is left: it is unknown, or occurs twice.
     pub(in crate::server) fn end(self) -> Result<(), Invalid> {
         match self.0.first() {
             Some((name, _)) => Err(Invalid::new(format!("the query has {name:?}, unknown or once more"))),
@@ -179,10 +179,10 @@ pub fn state_of(record: &Record) -> &'static str {
     }
 }
 
-/// The words for states, in the order of [their numbers](crate::server::storage::rows::number) in a row, from 1 on.
+/// The words for the states, in the order of [their numbers](crate::server::storage::rows::number), which begin at 1.
 const STATES: [&str; 7] = ["executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired", "in-doubt"];
 
-/// The number in a row of the state that a word stands for.
+/// The number of the state with that word.
 fn state_named(word: &str) -> Option<i64> {
     STATES.iter().zip(1..).find(|(each, _)| **each == word).map(|(_, number)| number)
 }
@@ -194,7 +194,7 @@ pub fn executed_of(record: &Record) -> Executed {
         State::Poisoned(_) => Executed::No,
         State::Tombstone { executed, .. } => executed,
         State::Dispatched { .. } => Executed::Unknown,
-        // Without first-sent, its record may have left before.
+        // Without a first-sent, an earlier record of the request may have left.
         State::Cancelled { .. } | State::Suspect { .. } if record.first_sent_s.is_none() => Executed::Unknown,
         State::Cancelled { .. } | State::Suspect { .. } => Executed::No,
     }
@@ -219,7 +219,7 @@ fn record_json(
         State::Suspect { crashes, .. } => Some(crashes),
         _ => None,
     };
-    // Of a packed tombstone memory knows that it is there, and until when.
+    // Memory knows only that a packed tombstone exists, and until when.
     let known = Some(record).filter(|_| !is_packed);
     Object::default()
         .with("id", id.as_str())
@@ -228,7 +228,7 @@ fn record_json(
         .with("firstSent", record.first_sent_s)
         .with("at", known.map(|record| record.at_ms))
         .with("deadline", deadline_ms.filter(|_| !is_packed))
-        // What was set to lapse after a retention for ever does not.
+        // With a retention for ever, a record never lapses.
         .with("lapses", lapses_ms.filter(|lapses_ms| *lapses_ms < FOREVER_S * 1000))
         .with("executed", executed_of(record).as_str())
         .with("status", status)
@@ -247,7 +247,7 @@ fn not_found(why: &str) -> Answer {
 }
 
 impl Turn<'_> {
-    /// Answers what reads.
+    /// Answers a request that only reads.
     pub(in crate::server) fn tell(&self, loaded: &Loaded, admin: &Admin) -> Result<Answer, SqlError> {
         if loaded.versions.engine == 0 {
             return Ok(not_found("nobody has used this key"));
@@ -293,7 +293,8 @@ impl Turn<'_> {
     }
 
     fn tell_records(&self, after: &str, limit: i64, state: Option<i64>) -> Result<Answer, SqlError> {
-        // One more tells whether there is a next page. Of one state there is as long as there was something.
+        // One more record than asked for shows whether there is a next page. If a state is asked for, there is one as
+        // long as anything was found.
         let mut glances = survey::glance(self.sql, after, limit + 1, state)?;
         let has_more = glances.len() as i64 > limit || state.is_some();
         glances.truncate(usize::try_from(limit).unwrap_or_default());

@@ -1,9 +1,9 @@
-//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. Those of an administrator are in [`admin`], with [`deletion`] and
-//! `resolve`, which settles; batches in [`super::batch`].
+//! Requests under `/semel/v1/keys/{key}/`: acknowledge, cancel, look up. The administrator's requests are in [`admin`],
+//! with [`deletion`] and `resolve`; batches are in [`super::batch`].
 //!
 //! Invariants:
-//! - A look-up runs nothing, and tells nobody but its principal that an id exists.
-//! - A cancellation is judged as an attempt of the id would be, so that `cancelled` is never said of what may still run.
+//! - A look-up runs nothing. It shows only to an id's principal that the id exists.
+//! - A cancellation is judged as an attempt of the id would be. So the answer is never `cancelled` for a request that may still run.
 
 pub mod admin;
 pub mod deletion;
@@ -29,7 +29,8 @@ use admin::Admin;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// The answer to a cancellation that came too late holds the outcome, at worst in base64.
+/// The longest body of the answer to a cancellation, in bytes. If the cancellation came too late, the answer holds the
+/// outcome, at worst in base64.
 pub const CANCEL_BODY_BYTES_MAX: usize = OUTCOME_BODY_BYTES_MAX / 3 * 4 + (256 << 10);
 
 /// A control request to a key.
@@ -47,12 +48,12 @@ pub enum Control {
     Socket,
     /// `POST sessions`
     TakeOver,
-    /// What an administrator asks.
+    /// A request of the administrator.
     Admin(Admin),
 }
 
 impl Control {
-    /// Whether it is recorded, and so needs an id.
+    /// Whether the request is recorded, and so needs an id.
     pub fn is_recorded(&self) -> bool {
         match self {
             Self::Cancel | Self::TakeOver => true,
@@ -62,7 +63,7 @@ impl Control {
     }
 }
 
-/// Reads method and path of a control request to a key; `None` if there is no such.
+/// Reads method and path of a control request to a key; `None` if they are of no such request.
 pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Problem> {
     if !path.is_control() {
         return Ok(None);
@@ -100,7 +101,7 @@ pub fn acks(body: &[u8]) -> Result<Vec<Ack>, Problem> {
     ids().map_err(body_invalid)
 }
 
-/// Reads what is acknowledged.
+/// Reads a list of acknowledgements.
 pub(super) fn acked(ids: Vec<Json>) -> Result<Vec<Ack>, String> {
     if ids.len() > CONTROL_IDS_MAX {
         return Err(format!("more than {CONTROL_IDS_MAX} ids"));
@@ -126,20 +127,21 @@ fn ack(each: Json) -> Result<Ack, String> {
 /// What a body asks to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToCancel {
-    /// What has an id.
+    /// A request with an id.
     Request(Cancellation),
-    /// What has a number in a session.
+    /// A request with a number in a session.
     Place(Place),
 }
 
-/// A request to cancel.
+/// A request to cancel an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancellation {
     /// The id that must never run.
     pub id: RequestId,
-    /// When its request was first sent.
+    /// When the request of that id was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
-    /// `None`: under who asks. An administrator's is under whoever has a record of the id, else under this principal.
+    /// Under which principal to cancel. `None`: the caller's. For an administrator, a record of the id keeps its
+    /// principal, and this one is used if there is none.
     pub under: Option<Principal>,
 }
 
@@ -199,8 +201,8 @@ pub fn cancellation(body: &[u8], own: &RequestId, now_ms: i64, by_administrator:
     Ok(ToCancel::Request(Cancellation { id, first_sent_s, under }))
 }
 
-/// Cancels, in the transaction of the control request. `is_under_way`: what is named is, to where it is executed; `refusal`: why an id of which
-/// who asks has no record can't be cancelled, if it can't.
+/// Cancels an id, in the transaction of the control request. `is_under_way`: whether its request is under way to where it
+/// is executed. `refusal`: why the caller can't cancel the id without having a record of it, if so.
 pub(super) fn cancel(
     work: &mut Work<'_>,
     cancellation: &Cancellation,
@@ -208,7 +210,7 @@ pub(super) fn cancel(
     (is_under_way, refusal): (bool, Option<Problem>),
 ) -> Result<Response, Undone> {
     let found = work.find(&cancellation.id, cancellation.first_sent_s)?;
-    // Such an id can be computed: that another has a record of it is told to nobody.
+    // Such an id can be computed, so nobody is told that another principal has a record of it.
     let found = found.filter(|record| refusal.is_none() || record.answers(work.principal));
     let principal = match &cancellation.under {
         Some(under) => found.as_ref().map_or(under, |record| &record.principal).clone(),
@@ -220,25 +222,26 @@ pub(super) fn cancel(
         if holds(Rule::CancellationJudged) { asked } else { Asked { first_sent_s: None, deadline_ms: None, ..asked } };
     match (decide(found.as_ref(), &asked, work.instant), &found) {
         (Decision::Replay, Some(record @ Record { state: State::Executed(_, outcome), .. })) => {
-            // Attempts of what it speaks of may yet arrive, and are to find this.
+            // Attempts of the request that the cancellation names may still arrive, and must find this record.
             let attempt = Attempt { first_sent_s, deadline_ms, ..Attempt::default() };
             if let Some(seen) = record.seen_again(&attempt, work.instant.now_ms, work.retention_s) {
                 work.put(&cancellation.id, Some(record), &seen)?;
             }
             Ok(executed(outcome))
         }
-        // Once more, it is cancelled anew: it may have left before what this one speaks of arrives.
+        // A repeated cancellation is recorded again: the earlier record might leave before the request that this
+        // cancellation names arrives.
         (Decision::Refuse(problem), _) if problem.code != Code::Cancelled => Err(Undone::Problem(problem)),
         (Decision::Doubt, Some(Record { state, .. })) => {
             Err(Undone::Problem(doubt::unsettled(state, is_under_way, work.instant.now_ms)))
         }
-        // Before it is said what is under way, which may be another's.
+        // This comes before the check of what is under way, which may be another principal's request.
         (Decision::Execute, None) if let Some(refusal) = refusal => Err(Undone::Problem(refusal)),
-        // Its key was deleted meanwhile, and it has left nevertheless.
+        // The key was deleted meanwhile, but the request is under way nevertheless.
         (Decision::Execute, _) if is_under_way => Err(Undone::Problem(doubt::in_flight())),
         _ => {
             let record = Record {
-                // What an administrator has cancelled for all stays so.
+                // An id that an administrator has cancelled for all stays cancelled for all.
                 principal: found.as_ref().map_or(&principal, |record| &record.principal).clone(),
                 first_sent_s,
                 at_ms: work.instant.now_ms,
@@ -263,30 +266,30 @@ pub(super) fn executed(outcome: &Outcome) -> Response {
     Response::json(200, Object::default().with("state", "executed").with("outcome", wire_outcome(outcome)).end())
 }
 
-/// An outcome in JSON.
+/// An outcome as JSON.
 pub(super) fn wire_outcome(outcome: &Outcome) -> Written {
     wire_answer(outcome.status, &wire_headers(&outcome.headers), &outcome.body)
 }
 
-/// The same, whose headers have been written.
+/// An outcome as JSON, with its headers already written.
 pub(super) fn wire_answer(status: u16, headers: &Written, body: &[u8]) -> Written {
     Object::default().with("status", status).with("headers", headers).with("body", wire_body(body)).end()
 }
 
-/// Headers in JSON, by name.
+/// Headers as JSON, by name.
 pub(super) fn wire_headers(headers: &Headers) -> Written {
     let mut object = Object::default();
     let mut last = "";
-    // They are few, and to sort them takes more code.
+    // There are few headers, and sorting them takes more code.
     while let Some(name) = headers.iter().map(|(name, _)| name).filter(|name| *name > last).min() {
-        // As `Headers.get` of a browser has it: lines of one name are one value.
+        // As in a browser's `Headers.get`, lines of one name are one value.
         object = object.with(name, headers.combined(name).as_deref());
         last = name;
     }
     object.end()
 }
 
-/// The bytes of a body in JSON: a string, or an object with base64.
+/// Reads a body from JSON: a string, or an object with base64.
 pub(super) fn wire_body_bytes(body: Json) -> Result<Vec<u8>, String> {
     match body {
         Json::Text(text) => Ok(text.into_owned().into_bytes()),
@@ -299,7 +302,7 @@ pub(super) fn wire_body_bytes(body: Json) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A body in JSON: text as it is, unless escaping would make it longer than base64 of the bytes.
+/// A body as JSON: a text as it is, unless its escapes would make it longer than base64 of the bytes.
 fn wire_body(body: &[u8]) -> Value<'_> {
     let base64_bytes = body.len() / 3 * 4 + 20;
     let text = std::str::from_utf8(body).ok().filter(|text| {

@@ -1,8 +1,9 @@
-//! What an administrator says of a request that is in doubt. Part of the transaction of the request that says it.
+//! An administrator's decision about a request in doubt. It is part of the transaction of the request that makes it.
 //!
 //! Invariants:
-//! - Only what is in doubt is settled, and once: whatever has an answer keeps it.
-//! - What is said not to have run never will. So nothing is settled that is known to be under way to where it is executed: [`crate::server::engine::execution`] sees to that.
+//! - Only a request in doubt is settled, and only once: whatever has an answer keeps it.
+//! - A request that is settled as not executed never runs. So no request is settled that is known to be under way to
+//!   where it is executed; [`crate::server::engine::execution`] refuses that.
 
 use super::admin::{executed_of, state_of};
 use super::{body_invalid, wire_body_bytes};
@@ -19,7 +20,7 @@ use crate::server::storage::record::{Outcome, Record, State};
 use crate::server::storage::rows;
 use std::sync::Arc;
 
-/// What became of it.
+/// What became of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::server) enum Resolution {
     /// It ran, and this is its outcome.
@@ -59,7 +60,7 @@ fn read_outcome(mut members: Members) -> Result<Outcome, String> {
     checked_outcome(Response { status, headers, body }, OUTCOME_BODY_BYTES_MAX)
 }
 
-/// Settles what is in doubt.
+/// Settles a request in doubt.
 pub(in crate::server) fn resolve(
     work: &mut Work<'_>,
     id: &RequestId,

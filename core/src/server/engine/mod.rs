@@ -1,15 +1,16 @@
-//! The engine of one key: told of one attempt at a time, it answers.
+//! The engine of one key, which answers one attempt at a time.
 //!
-//! - `execution`: the way of an attempt from start to end; what it works on is in [`attempt`](super::attempt)
-//! - [`remote`]: those that are executed elsewhere; `settling`: what comes of their calls
-//! - [`opening`]: what an object that starts looks at. `known`: what it tells its host. [`chores`]: what it does without a request; `report`: what it tells the registry; `sending`: what its handler
-//!   has sent to others
+//! - `execution`: an attempt from start to end; what it works on is in [`attempt`](super::attempt)
+//! - [`remote`]: requests that are executed elsewhere; `settling`: the results of their calls
+//! - [`opening`]: what an object that starts looks at; `known`: what it tells its host
+//! - [`chores`]: what it does without a request; `report`: what it tells the registry; `sending`: what its handler sends to others
 //! - `ahead`: what is read before anything runs
 //!
 //! Invariants:
-//! - Nothing but storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
-//! - The key's clock never goes back, not even over a restart: it is the latest of the wall clock and all that was
-//!   committed. Nor does it over an error of the storage, committed or not: answers have told it.
+//! - Only storage decides: what is kept in memory is rebuilt from it, and dropped after any error.
+//! - The key's clock never goes back, not even over a restart. It is the latest of the wall clock and all clocks that
+//!   were committed. It does not go back after an error of the storage either, committed or not, because answers have
+//!   told it.
 
 pub(super) mod ahead;
 pub mod chores;
@@ -50,21 +51,22 @@ pub use crate::server::attempt::turn::Arrival;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Engine<H> {
     pub(super) handler: H,
-    /// Of the deployment, until the key is known; then of the key.
+    /// The settings of the deployment until the key is known; then those of the key.
     pub(super) config: Config,
     counters: Counters,
     pub(super) loaded: Option<Loaded>,
-    /// How far an object has come that looks at its storage.
+    /// How far an object has come that is still looking at its storage.
     opening: Option<Opening>,
-    /// The clock at the last error of the storage, or answer without it.
+    /// The clock at the last error of the storage, or at the last answer that was given without it, in Unix ms.
     told_ms: i64,
-    /// What was started by then: the object has lived on.
+    /// The starts that were counted before the last error: the object has lived on.
     started: Own,
-    /// What was given out to be sent, until it has ended: nothing that is stored tells it from what an object before has left in doubt.
+    /// The request that was given out to be sent and has not ended. The storage does not distinguish it from what an
+    /// earlier object left in doubt.
     pub(super) under_way: Option<RequestId>,
     pub(super) chores: Chores,
     pub(super) outbox: Uncompared<Outbox>,
-    /// What a desk has left to the next.
+    /// What a desk has left to the next one.
     pub(super) kept: Uncompared<Kept>,
     /// Its key, once it is known.
     own: Uncompared<Option<Key>>,
@@ -89,14 +91,14 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Takes the settings of its key. Until it does, the fence stays where it is stored, and nothing leaves: see [`Engine::is_ruled`].
+    /// Takes the settings of its key. Until then, the fence stays where it is stored, and nothing leaves: see [`Engine::is_ruled`].
     pub fn know_key(&mut self, key: &Key) {
         if self.own.0.is_none() {
             self.own.0 = Some(key.clone());
         }
         if !self.config.is_of_key() {
             self.config = std::mem::take(&mut self.config).for_key(key);
-            // When something is due was judged by the deployment's retention.
+            // What is due was computed with the deployment's retention.
             if let Some(loaded) = &mut self.loaded {
                 loaded.sweep = Sweep::default();
                 loaded.sessions.look_again();
@@ -104,13 +106,14 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Whether it is known what holds of the key. Where all of it was deleted and its name is gone, nothing is left but the deletion's own
-    /// record: the deployment's settings do for that, and the fence goes before it.
+    /// Whether the settings of the key are known. If all of the key was deleted and its name is gone, only the deletion's
+    /// own record is left. The deployment's settings are enough for that record, and the deletion has moved the fence
+    /// past everything older.
     pub(super) fn is_ruled(&self, loaded: &Loaded) -> bool {
         self.config.is_of_key() || loaded.versions.handler == schema::DELETED
     }
 
-    /// Gives a change the id that the handler makes of it, where its client sent none.
+    /// Gives a change the id that the handler makes for it, if its client sent none.
     pub fn name(&self, principal: &Principal, request: &mut Request) {
         let is_unnamed = |name| request.headers.get(name).is_none();
         let may_be_named = request.method.changes() && !request.path.is_control();
@@ -127,7 +130,7 @@ impl<H: Handler> Engine<H> {
         self.answer(sql, arrival, Purpose::Execute)
     }
 
-    /// Answers an attempt that follows another in one turn of the object, which has swept what one turn may.
+    /// Answers an attempt that follows another in one turn of the object, without a sweep.
     pub fn handle_next(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         let answered = self.attempt(sql, arrival, Purpose::Execute, false);
         self.told(&answered);
@@ -139,25 +142,28 @@ impl<H: Handler> Engine<H> {
         self.answer(sql, arrival, Purpose::CountCrash)
     }
 
-    /// Counts the start of a suspect ([`suspicion`](crate::server::attempt::suspicion)), and at the last one refuses the id for good. What it wrote must
-    /// be durable before [`Engine::handle`] is asked, and nothing else may run in between.
-    /// Where the answer is `unavailable` nothing was counted, and `handle` is not to be asked: that is what its caller is told. Any other is of no interest.
+    /// Counts the start of a suspect ([`suspicion`](crate::server::attempt::suspicion)); after too many crashes, refuses the id for good.
+    ///
+    /// What it wrote must be durable before [`Engine::handle`] is called for the attempt, and nothing else may run in
+    /// between. If the answer is `unavailable`, nothing was counted: give it to the caller, and do not call `handle`.
+    /// Ignore any other answer.
     pub fn start(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::CountStart)
     }
 
-    /// Says again that [`Engine::start`] was asked of this request, and is durable: an engine that was made since does not know it, and
-    /// would take it for the start of an object that died.
+    /// Says again that [`Engine::start`] was called for this request and is durable. An engine that was made since does
+    /// not know this, and would take it for a start of an object that died.
     pub fn started(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         self.answer(sql, arrival, Purpose::KnowStart)
     }
 
-    /// Forgets what was first sent before an instant: moves the fence there, and the sweep takes it from there. A key without
-    /// tables has nothing to forget. Who says it has another clock: where the key's is behind, what comes from now on is let alone.
+    /// Forgets what was first sent before an instant, in Unix seconds: moves the fence there, and leaves the rest to the
+    /// sweep. A key without tables has nothing to forget. The caller's clock may be ahead of the key's: then what comes
+    /// from now on is not forgotten.
     pub fn forget(&mut self, sql: &dyn Sql, wall_ms: i64, before_s: i64) -> Result<(), SqlError> {
         let mut loaded = self.load(sql, wall_ms)?;
         let forgotten_s = before_s.min(loaded.clock_ms.div_euclid(1000));
-        // Again, or after one that goes further, it changes nothing, and the sweep keeps its place.
+        // A repetition, or a forget that goes less far than an earlier one, changes nothing, and the sweep keeps its place.
         if loaded.versions.engine > 0 && loaded.forgets_s.max(loaded.forgotten_s) >= before_s {
             self.loaded = Some(loaded);
             return Ok(());
@@ -190,15 +196,15 @@ impl<H: Handler> Engine<H> {
         ended
     }
 
-    /// After an error of the storage: what is in memory may no longer be what is stored, so the next call looks again.
+    /// After an error of the storage: memory may differ from what is stored, so the next call loads it again.
     pub(super) fn failed(&mut self, clock_ms: i64) {
         if let Some(loaded) = self.loaded.take() {
             self.started = loaded.started;
         }
         self.opening = None;
-        // What was given a number may have it no longer, and what was written be gone.
+        // A text may have lost its number, and written rows may be gone.
         self.kept = Uncompared::default();
-        // Where nothing could be loaded it is the wall clock's, which may have gone back.
+        // If nothing could be loaded, this is the wall clock, which may have gone back.
         self.told_ms = self.told_ms.max(clock_ms);
     }
 
@@ -210,7 +216,7 @@ impl<H: Handler> Engine<H> {
         answered
     }
 
-    /// An answer goes out, unless something is to be sent first.
+    /// Counts an answer that goes out, unless something has to be sent first.
     pub(super) fn told(&mut self, answer: &Answer) {
         if self.loaded.as_ref().is_some_and(|loaded| loaded.call.is_some()) {
             return;
@@ -218,12 +224,12 @@ impl<H: Handler> Engine<H> {
         self.counters.count(answer.headers.get("semel-status").unwrap_or_default());
     }
 
-    /// Answers an attempt; after a failure of the storage, nothing is loaded. `may_sweep`: nothing was swept in this turn of the object.
+    /// Answers an attempt. After a failure of the storage, nothing is loaded. `may_sweep`: no page was swept in this turn of the object.
     pub(super) fn attempt(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, purpose: Purpose, may_sweep: bool) -> Answer {
         self.attempt_with(sql, (arrival, purpose, may_sweep), |turn, loaded| turn.run(loaded))
     }
 
-    /// The same, whatever its turn does.
+    /// As [`Engine::attempt`], with whatever the turn has to do.
     pub(super) fn attempt_with(
         &mut self,
         sql: &dyn Sql,
@@ -263,9 +269,9 @@ impl<H: Handler> Engine<H> {
         };
         let instant = loaded.instant(self.config.retention_s);
         let (handler, config, counters) = (&self.handler, &self.config, &self.counters);
-        // Where others share one, it is theirs.
+        // If others share a desk, it is used.
         let has_desk = sql.desk().is_none() && has_row(&loaded, arrival, purpose);
-        // What is sent to where it is executed is not undone: that it is new is for the tables to say.
+        // What is sent to where it is executed can't be undone, so the tables have to say whether it is new.
         if self.handler.is_remote(&arrival.request.method, &arrival.request.path) {
             self.kept = Uncompared::default();
         }
@@ -290,7 +296,7 @@ impl<H: Handler> Engine<H> {
         if watched.has_written() {
             self.kept = Uncompared::default();
         }
-        // A key that was deleted has no texts, and the lanes to come have the numbers of those that were.
+        // A deleted key has no numbered texts, and its new lanes get the numbers of the earlier ones.
         if loaded.versions.handler == schema::DELETED {
             self.kept = Uncompared::default();
             if H::EMITS {
@@ -312,8 +318,8 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Looks at a page of what is stored; whether there is more to look at before anything can be answered. Who asks something
-    /// else first has all the rest looked at in one turn.
+    /// Loads one page of what is stored. Returns whether there is more to load before anything can be answered. Any other
+    /// call loads all the rest in one turn.
     pub fn open(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
         if self.loaded.is_some() {
             return Ok(false);
@@ -345,7 +351,7 @@ impl<H: Handler> Engine<H> {
         Opening::new(sql, schema::Meta { versions, ..meta }, self.told_ms, wall_ms)
     }
 
-    /// Takes what is known of the storage, with clock and fence moved on to now.
+    /// Takes what is known of the storage, with clock and fence moved on to now. `self.loaded` is empty afterwards.
     pub(super) fn load(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<Loaded, SqlError> {
         let mut loaded = match self.loaded.take() {
             Some(loaded) => loaded,
@@ -370,7 +376,7 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// Whether an attempt is of a change of the application's, with an id or a place: there is a row of it, or will be.
+/// Whether an attempt is a change of the application with an id or a place, so that it has a row, or will have one.
 fn has_row(loaded: &Loaded, Arrival { request, .. }: Arrival<'_>, purpose: Purpose) -> bool {
     let is_change = !request.method.reads() && !request.path.is_control();
     let is_named = || ["idempotency-key", "semel-session"].iter().any(|name| request.headers.get(name).is_some());

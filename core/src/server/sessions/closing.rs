@@ -1,6 +1,6 @@
-//! `POST keys/{key}/cancel` of a place: a number that will not be sent again is closed.
+//! `POST keys/{key}/cancel` of a place: closes a number that will not be sent again.
 //!
-//! Invariant: it is judged as an attempt of the place would be, so that nothing is closed that ran, or that another epoch has.
+//! Invariant: it is judged as an attempt of the place would be. So nothing is closed that ran, or that belongs to another epoch.
 
 use super::decision::{Asked, decide, open};
 use crate::message::Response;

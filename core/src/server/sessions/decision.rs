@@ -1,10 +1,10 @@
-//! What becomes of an attempt that names a place in a session. Pure: the checkers explore this very code.
+//! Decides about an attempt that names a place in a session. This module does no I/O, so the checkers explore this very code.
 //!
 //! Invariants, in the order of the checks:
-//! - Another principal learns nothing of a session but that the name is taken.
-//! - A place that was taken answers the epoch that took it, however late the attempt and however old the epoch.
-//! - An epoch that is over takes nothing, and neither does a number beyond the next.
-//! - The next number of the current epoch runs: no clock but its own deadline plays a part.
+//! - Another principal learns nothing of a session except that the name is taken.
+//! - A place that was taken answers the epoch that took it, however late the attempt is and however old the epoch.
+//! - An epoch that is over takes no place, and no epoch takes a number beyond the next.
+//! - The next number of the current epoch runs. Only its own deadline can stop it, and no other clock.
 
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
@@ -13,20 +13,20 @@ use crate::rules::{Rule, holds};
 use crate::server::attempt::decision::{Decision, check_deadline, poisoned};
 use crate::server::storage::sessions::state::{Known, Session, Taken, TakenState, WINDOW};
 
-/// The attempt, as far as it matters here.
+/// The attempt, as far as the decision needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The epoch that it names.
     pub epoch: i64,
     /// The number that it names.
     pub seq: i64,
-    /// What is asked; `None` for a cancellation, which names a place whatever its request was.
+    /// The fingerprint of the request; `None` for a cancellation, which names a place whatever its request was.
     pub fingerprint: Option<&'a Fingerprint>,
     /// The attempt's deadline, in Unix ms.
     pub deadline_ms: Option<i64>,
 }
 
-/// The session of a principal, or why it has none.
+/// The session, if the principal owns it (`None` owns all), or else the problem.
 pub fn open(session: Option<Session>, principal: Option<&Principal>) -> Result<Session, Problem> {
     let session = session.ok_or_else(unknown)?;
     if holds(Rule::SessionOwned) && principal.is_some_and(|principal| *principal != session.principal) {
@@ -35,7 +35,7 @@ pub fn open(session: Option<Session>, principal: Option<&Principal>) -> Result<S
     Ok(session)
 }
 
-/// Up to which number nothing is to be kept, once an attempt has acknowledged.
+/// The number up to which no outcome is to be kept after an attempt has acknowledged up to `ack`.
 pub fn freed(session: &Session, epoch: i64, ack: i64) -> i64 {
     if epoch == session.epochs.current() || !holds(Rule::AckOfCurrent) {
         session.freed_with(ack)
@@ -44,12 +44,12 @@ pub fn freed(session: &Session, epoch: i64, ack: i64) -> i64 {
     }
 }
 
-/// Whether the place is the next of the session, so that what is counted is counted of it.
+/// Whether the place is the next of the session, so that the count of crashes belongs to it.
 pub fn is_next(session: &Session, epoch: i64, seq: i64) -> bool {
     epoch == session.epochs.current() && seq == session.last_seq() + 1
 }
 
-/// Decides. `freed_seq`: up to which number nothing is to be kept by now.
+/// Decides what to do with an attempt. `freed_seq`: the number up to which no outcome is to be kept by now.
 pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed_seq: i64, now_ms: i64) -> Decision {
     let Asked { epoch, seq, .. } = *asked;
     let (current, next) = (session.epochs.current(), session.last_seq() + 1);
@@ -80,7 +80,7 @@ pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed
     check_deadline(asked.deadline_ms, now_ms).map_or_else(Decision::Refuse, |()| Decision::Execute)
 }
 
-/// Whether the rule holds by which a place of this state does not run again.
+/// Whether the rule holds by which a place in this state does not run again.
 fn holds_for(state: &TakenState) -> bool {
     holds(match state {
         TakenState::Executed(..) => Rule::PlaceReplay,

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Effect, place and acknowledgements of an attempt are one transaction, or nothing.
-//! - What an attempt acknowledges is applied with every answer that it gets of the session, refusals too.
+//! - The acknowledgement of an attempt is applied with every answer that it gets from the session, refusals included.
 
 use super::decision::{Asked, decide, freed, is_next, open};
 use crate::fingerprint::Fingerprint;
@@ -26,7 +26,7 @@ use crate::server::storage::sql::{SqlError, atomically};
 use crate::session::{Numbered, Place, SessionName};
 use std::sync::Arc;
 
-/// An attempt, as it was decided on.
+/// An attempt, with what was found for it.
 struct Asking<'a> {
     place: &'a Place,
     session: Session,
@@ -45,7 +45,7 @@ impl Asking<'_> {
 }
 
 impl Turn<'_> {
-    /// A request of the application that has a place in a session instead of an id.
+    /// Answers a request of the application that has a place in a session instead of an id.
     pub(in crate::server) fn change_in_session(
         &self,
         loaded: &mut Loaded,
@@ -59,7 +59,7 @@ impl Turn<'_> {
         let freed_seq = freed(&session, place.epoch, *ack);
         let taken = rows::find_taken(self.sql, &session, place.seq)?;
         let mut asking = Asking { place, session, freed_seq, fingerprint: Fingerprint::of(self.arrival.request) };
-        // What has crashed was let in by its deadline, wherever that is by now.
+        // The attempt that crashed was admitted by its deadline, even if that has passed by now.
         let deadline_ms = attempt.deadline_ms.filter(|_| self.purpose != Purpose::CountCrash);
         let asked = Asked { epoch: place.epoch, seq: place.seq, fingerprint: Some(&asking.fingerprint), deadline_ms };
         match (decide(&asking.session, taken.as_ref(), &asked, freed_seq, self.instant.now_ms), taken) {
@@ -82,7 +82,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Refuses a request of a session that is not read any further. What it acknowledges stands.
+    /// Refuses a request of a session without reading it further. What it acknowledges stays acknowledged.
     pub(in crate::server) fn refuse_in_session(
         &self,
         loaded: &mut Loaded,
@@ -94,7 +94,7 @@ impl Turn<'_> {
         self.refuse(loaded, problem, None, Aside { session: opened.as_ref().ok().map(noted), ..Aside::default() })
     }
 
-    /// The session of who asks, or why there is none.
+    /// The session, if the caller owns it, or else the problem.
     fn open_session(&self, loaded: &Loaded, name: &SessionName) -> Result<Result<Session, Problem>, SqlError> {
         let found = match loaded.versions.engine {
             0 => None,
@@ -153,8 +153,8 @@ impl Turn<'_> {
         Ok(Answer::changed())
     }
 
-    /// Counts the start of an object that died, where nothing was counted ahead of this attempt. Closes the place if that was one
-    /// too many.
+    /// Counts a start of an object that died, if nothing was counted ahead of this attempt. Closes the place if that was
+    /// one crash too many.
     fn count_dead_place(&self, loaded: &mut Loaded, asking: &mut Asking<'_>) -> Result<Option<Answer>, SqlError> {
         let count = asking.session.count;
         if !count.is_started || loaded.started.has(&asking.started()) {
@@ -165,7 +165,7 @@ impl Turn<'_> {
         if count.is_poisoned() {
             return Ok(Some(Answer::problem(&poisoned())));
         }
-        // What goes along with that may have swept a session without a place away, as this may be.
+        // The sweep that went along may have deleted sessions without a place, this one among them.
         match self.open_session(loaded, &asking.place.session)? {
             Ok(session) => {
                 asking.session = session;
@@ -175,7 +175,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Counts a crash of the handler. At the last one, the place is recorded as one that never runs again.
+    /// Counts a crash of the handler. After the last allowed one, records that the place never runs again.
     fn count_place_crash(&self, loaded: &mut Loaded, asking: &Asking<'_>) -> Result<Answer, SqlError> {
         let count = asking.session.count.crashed();
         self.put_place_count(loaded, asking, count)?;
@@ -206,7 +206,7 @@ impl Turn<'_> {
     }
 }
 
-/// What is counted once a start has ended without a crash: of the place that is asked, if this very object has started it.
+/// The count once a start has ended without a crash; `None` unless this object has counted a start of the place.
 fn ended(loaded: &Loaded, asking: &Asking<'_>) -> Option<Count> {
     let Asking { place, session, .. } = asking;
     let is_own = loaded.started.has(&asking.started()) || !holds(Rule::OwnStart);

@@ -1,10 +1,11 @@
-//! `POST keys/{key}/sessions`: a session gets a new holder. Recorded like any change, so a repetition is answered with the
-//! epoch that it gave, and gives none.
+//! `POST keys/{key}/sessions`: gives a session a new holder. It is recorded like any change, so a repetition gets the
+//! same epoch again, and no new one.
 //!
 //! Invariants:
-//! - A new epoch is higher than any that the key ever gave, to whichever session.
-//! - Who says which epoch it expects takes over from no newer one: a take-over that was under way for long fences nobody. It begins no session
-//!   that it expects to be there: who asks is told that it is forgotten.
+//! - A new epoch is higher than any epoch that the key ever gave to any session.
+//! - A caller that names the epoch that it expects does not take over from a newer one. So a take-over that was under way
+//!   for long fences nobody. It also begins no session that it expects to exist: the caller is told that the session is
+//!   forgotten.
 
 use super::decision::{fenced, open};
 use crate::id::Invalid;
@@ -22,12 +23,12 @@ use crate::server::storage::sessions::rows;
 use crate::server::storage::sessions::state::Epochs;
 use crate::session::{NUMBER_MAX, SessionName};
 
-/// What is asked.
+/// The body of a take-over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakeOver {
-    /// Which session.
+    /// The session.
     pub name: SessionName,
-    /// The epoch that is expected to be the current one; 0: the session is not there yet.
+    /// The epoch that the caller expects to be the current one; 0: the session does not exist yet. `None`: any.
     pub after: Option<i64>,
 }
 
@@ -48,7 +49,7 @@ fn members(body: &[u8]) -> Result<(String, Option<i64>), String> {
     Ok(taken)
 }
 
-/// Takes over, in the transaction of the control request.
+/// Takes over a session, in the transaction of the control request.
 pub(in crate::server) fn take_over(
     work: &mut Work<'_>,
     TakeOver { name, after }: &TakeOver,
@@ -61,7 +62,7 @@ pub(in crate::server) fn take_over(
         )));
     }
     let mut found = rows::find(sql, name)?;
-    // What is forgotten is not there, whether or not the sweep has come to it.
+    // A forgotten session does not exist any more, even if the sweep has not reached it yet.
     if let Some(forgotten) = found.take_if(|session| work.instant.forgets(session.used_ms())) {
         rows::delete(sql, forgotten.number)?;
         work.after.sessions.count -= 1;
