@@ -1,17 +1,17 @@
-//! What a desk reads before anything runs.
+//! The ids whose records a desk reads before anything runs.
 
 use crate::header::{self, Ack};
 use crate::id::RequestId;
 use crate::message::{Headers, Request};
 
-/// Whose records are read before anything runs.
+/// The ids whose records are read before anything runs.
 pub(in crate::server) struct Ahead<'a> {
     pub ids: Vec<RequestId>,
     pub acknowledged: Vec<&'a RequestId>,
 }
 
 impl<'a> Ahead<'a> {
-    /// `acks`: those of all requests.
+    /// `acks`: the acknowledgements of all requests.
     pub fn of<'r>(requests: impl Iterator<Item = &'r Request>, acks: &'a [Ack]) -> Self {
         Self {
             ids: requests.filter_map(|request| written_id(&request.headers)).collect(),
@@ -20,7 +20,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// The id that a request names in the way that nearly all do. Of others the record is read when it is asked for.
+/// The id of a request, if it is in its usual form. A record with another form of id is read when it is asked for.
 fn written_id(headers: &Headers) -> Option<RequestId> {
     RequestId::new(header::plain_id(headers.get("idempotency-key")?)?).ok()
 }

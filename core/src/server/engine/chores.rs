@@ -1,15 +1,16 @@
-//! What a key's object does without a request: it sweeps, and tells the registry of keys what it holds.
+//! What a key's object does without a request: it sweeps, and reports to the registry of keys.
 //!
-//! The host has one alarm for a key. It asks [`Engine::wakes_at`] after each call, in the same turn, so that the alarm is in the
-//! commit that makes it needed. Woken, it sweeps page by page, lets requests in between, reports, and asks again.
+//! The host has one alarm for a key. After each call, in the same turn, it asks [`Engine::wakes_at`], so that the alarm
+//! is part of the commit that makes it necessary. When the alarm wakes the object, it sweeps page by page with requests
+//! in between, reports, and asks again.
 //!
 //! Invariants:
-//! - Registration is durable: from the first commit to the registry's answer, an alarm is set or the tables say that it is due.
-//! - Of a key without tables nothing is told, and nothing wakes it. Nor does anything wake a key that has nothing to tell and
+//! - Registration is durable: from the first commit until the registry's answer, an alarm is set, or the tables say that the report is due.
+//! - A key without tables reports nothing, and nothing wakes it. The same holds for a key that has nothing to report and
 //!   nothing that may leave.
-//! - Where it is not known what holds of the key, nothing leaves and nothing wakes it: the next request tells.
-//! - A key is woken at most once in the setting for reports, but for its first registration.
-//! - No answer rests on any of it: a report that is lost, late or twice changes what the registry shows, and nothing else.
+//! - While the settings of the key are unknown, nothing leaves, and nothing wakes the key for it. The next request makes them known.
+//! - Apart from its first registration, a key is woken at most once in `SEMEL_REPORT_SECONDS`.
+//! - No answer to a client depends on any of this. A report that is lost, late or repeated changes only what the registry shows.
 
 use super::Engine;
 use super::report::Report;
@@ -26,55 +27,57 @@ use crate::server::storage::survey;
 use crate::server::storage::totals::{self, Totals};
 use crate::server::uncompared::Uncompared;
 
-/// Of so many rows, each session counted as one, an object keeps what they come to, when it is woken. Fewer are sooner counted than that is written and taken away.
+/// An object that is woken stores the totals over its rows if it has at least this many, each session counted as one.
+/// Fewer rows are counted faster than totals are written and deleted.
 pub const TOTALS_ROWS_MIN: i64 = 10_000;
-/// Nothing is due later than the longest retention, which is a hundred years, and some minutes for clocks that differ.
+/// The furthest instant at which anything is due, in ms from now: the longest retention, which is a hundred years, and
+/// some time for clocks that differ.
 const AHEAD_MS_MAX: i64 = 101 * 366 * 86_400_000;
 
-/// What an engine keeps for its chores. All of it is lost with the object, without harm.
+/// What an engine keeps for its chores. It is lost with the object, without harm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(in crate::server) struct Chores(Uncompared<Kept>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Kept {
-    /// How many commits changed what a report tells.
+    /// How many commits have changed what a report says.
     changes: u64,
-    /// As of which of them the registry was told.
+    /// The number of changes that the registry's last report covered.
     told: u64,
-    /// When the object started, or was last woken, by the wall clock: alarms go by it, and the key's may be ahead.
+    /// When the object started or was last woken, in Unix ms. It goes by the wall clock, as alarms do; the key's clock may be ahead.
     since_ms: Option<i64>,
-    /// The wall clock as it was last seen.
+    /// The wall clock as last seen, in Unix ms.
     wall_ms: Option<i64>,
-    /// What it last tried to tell: whether the key is to be listed.
+    /// What the last report was to say: whether the key is to be listed.
     tried: Option<bool>,
 }
 
 impl Chores {
-    /// The engine has loaded what is stored, or looks at its clock.
+    /// Takes note that the engine has loaded what is stored, or looked at its clock.
     pub fn started(&mut self, wall_ms: i64) {
         let kept = &mut self.0.0;
         kept.wall_ms = Some(wall_ms);
-        // Where the clock was put back, nothing waits until it is there again.
+        // If the clock went back, nothing waits until it has caught up.
         kept.since_ms = Some(kept.since_ms.map_or(wall_ms, |since_ms| since_ms.min(wall_ms)));
     }
 
-    /// An attempt was answered.
+    /// Takes note that an attempt was answered.
     pub fn answered(&mut self, answer: &Answer) {
         self.0.0.changes += u64::from(answer.headers.get("semel-status") == Some("executed"));
     }
 
-    /// Something that was sent was refused for good, or may have been: no attempt tells of it.
+    /// Takes note that an effect was refused for good, or may have been. No attempt shows this.
     pub fn parked(&mut self) {
         self.0.0.changes += 1;
     }
 
-    /// Something was committed, or nothing.
+    /// Takes note of the numbers of records before and after a possible commit.
     pub fn counted(&mut self, before: Change, after: Change) {
         self.0.0.changes += u64::from(before != after);
     }
 }
 
-/// Keeps what the rows come to, or takes away what was kept: of few there is no need.
+/// Stores the totals over the rows, or deletes them if there are few rows.
 fn keep_totals(sql: &dyn Sql, retention_s: i64, after: &mut Loaded) -> Result<(), SqlError> {
     let had_totals = after.has_totals;
     after.has_totals = is_many(after);
@@ -100,14 +103,15 @@ fn keep_totals(sql: &dyn Sql, retention_s: i64, after: &mut Loaded) -> Result<()
 }
 
 impl<H: Handler> Engine<H> {
-    /// When the object has to be awake next, in Unix ms; `None`: a request will do. `has_registry`: whether there is one to tell.
+    /// When the object has to be awake next, in Unix ms; `None` if it only has to wait for a request. `has_registry`:
+    /// whether there is a registry to report to.
     pub fn wakes_at(&self, has_registry: bool) -> Option<i64> {
-        // After an error of the storage the next call looks again.
+        // After an error of the storage, nothing is known until the next call loads it.
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0)?;
         let Kept { changes, told, since_ms, wall_ms, tried } = self.chores.0.0;
         let earliest_ms = since_ms.unwrap_or(loaded.clock_ms).saturating_add(self.config.report_ms);
         let is_listed = is_listed(loaded);
-        // Where nobody is to be told of its deletion, its name is to go all the same.
+        // Even without a registry to report to, the name of a deleted key has to be removed.
         let is_told = has_registry || loaded.versions.handler == DELETED;
         let report_ms = match (is_told && loaded.has_key, is_listed != loaded.is_registered) {
             (true, true) if tried != Some(is_listed) => wall_ms.or(Some(loaded.clock_ms)),
@@ -115,23 +119,24 @@ impl<H: Handler> Engine<H> {
             (true, false) if loaded.is_registered && changes != told => Some(earliest_ms),
             _ => None,
         };
-        // What is kept for ever is due at no instant that an alarm can have.
+        // What is kept for ever is due at an instant that no alarm can have.
         let due_ms = [loaded.sweep.next_due_ms(), loaded.sessions.next_due_ms()].into_iter().flatten().min();
         let due_ms = due_ms.filter(|due_ms| due_ms - loaded.clock_ms <= AHEAD_MS_MAX && self.is_ruled(loaded));
         let sweep_ms = due_ms.map(|due_ms| due_ms.max(earliest_ms));
         report_ms.into_iter().chain(sweep_ms).min()
     }
 
-    /// The object was woken. Until when it is to be let alone counts from here.
+    /// Takes note that the object was woken. The time until it may be woken again counts from here.
     ///
-    /// An object that was started by its alarm doesn't know what the one before it had to tell: that it was woken is the mark.
+    /// An object that was started by its alarm does not know what the object before it had to report. That it was woken
+    /// shows that there is something.
     pub fn woken(&mut self, wall_ms: i64) {
         let kept = &mut self.chores.0.0;
         kept.since_ms = Some(wall_ms);
         kept.changes = kept.changes.max(1);
     }
 
-    /// Sweeps a page; whether there is one more to sweep now. Each is a transaction of its own.
+    /// Sweeps a page in its own transaction, and returns whether another page is due now.
     pub fn sweep_page(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<bool, SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
@@ -169,7 +174,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// What the registry is to be told now; `None`: nothing. `bytes`: the size of the database.
+    /// What to report to the registry now; `None` if nothing. `bytes`: the size of the database.
     pub fn report(&mut self, sql: &dyn Sql, wall_ms: i64, bytes: i64) -> Result<Option<Report>, SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         let loaded = &*self.loaded.insert(loaded);
@@ -183,7 +188,8 @@ impl<H: Handler> Engine<H> {
         let Some(key) = schema::key(sql)? else { return Ok(None) };
         let oldest = survey::oldest_ms(sql, loaded.rows(), &loaded.sweep)?;
         let changes = kept.changes;
-        // It may come to be in doubt without a commit, and be it that this object dies: what is told now is not the last word.
+        // The request under way may come to be in doubt without a commit, for example if this object dies. So another
+        // report has to follow this one.
         kept.changes += u64::from(self.under_way.is_some());
         Ok(Some(Report {
             key: key.as_str().to_owned(),
@@ -199,8 +205,9 @@ impl<H: Handler> Engine<H> {
         }))
     }
 
-    /// The registry answers a report with what is to be forgotten: what was first sent before this, in Unix s. `None`: its list is not
-    /// as it was told, for the key has told by a later clock, which was put back since. It tells again until its clock is there.
+    /// Takes the registry's answer to a report: the instant before which first-sent requests are to be forgotten, in Unix
+    /// seconds. `None`: the registry's list does not match the report, because the key has reported with a later clock,
+    /// which was put back since. The key reports again until its clock has caught up.
     pub fn reported(
         &mut self,
         sql: &dyn Sql,
@@ -209,32 +216,32 @@ impl<H: Handler> Engine<H> {
         before_s: Option<i64>,
     ) -> Result<(), SqlError> {
         let Some(before_s) = before_s else { return Ok(()) };
-        // First: a crash before the registration is written leaves it due, and it is told again.
+        // This comes first. After a crash before the registration is written, the report is still due, and is repeated.
         self.forget(sql, wall_ms, before_s)?;
         self.chores.0.0.told = report.changes;
         self.put_listed(sql, wall_ms, report.is_listed)
     }
 
-    /// Where there is no registry to tell, the name of a key that was deleted goes at once.
+    /// Removes the name of a deleted key at once, if there is no registry to report to.
     pub fn drop_name(&mut self, sql: &dyn Sql, wall_ms: i64) -> Result<(), SqlError> {
         let loaded = self.load(sql, wall_ms)?;
         if self.loaded.insert(loaded).versions.handler != DELETED {
             return Ok(());
         }
-        // Should it fail, it is tried again no sooner than a report is.
+        // If this fails, it is tried again no sooner than a report.
         self.chores.0.0.tried = Some(false);
         self.put_listed(sql, wall_ms, false)?;
         self.chores.0.0.tried = None;
         Ok(())
     }
 
-    /// Writes whether the registry lists the key.
+    /// Stores whether the registry lists the key.
     fn put_listed(&mut self, sql: &dyn Sql, wall_ms: i64, is_registered: bool) -> Result<(), SqlError> {
         let mut loaded = self.load(sql, wall_ms)?;
         if loaded.versions.engine == 0 || loaded.is_registered == is_registered {
             self.loaded = Some(loaded);
         } else {
-            // Used again since it was told that it is gone, it keeps its name, and registers anew.
+            // A key that was used again after its deletion was reported keeps its name, and registers anew.
             let is_gone = !is_registered && !is_listed(&loaded);
             let written = if is_gone { schema::drop_key(sql) } else { schema::put_registered(sql, is_registered) };
             if let Err(error) = written {
@@ -251,13 +258,13 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// Whether what there is takes long to count.
+/// Whether counting the rows takes long.
 fn is_many(loaded: &Loaded) -> bool {
     loaded.rows() + loaded.sessions.count >= TOTALS_ROWS_MIN
 }
 
-/// Whether the registry should list the key: it has something that can be forgotten or deleted. Once it has, it stays there until it is
-/// deleted, whatever leaves by itself.
+/// Whether the registry should list the key. A key is listed once it has something to forget or to delete, and then until
+/// it is deleted, whatever leaves by itself.
 fn is_listed(loaded: &Loaded) -> bool {
     let Versions { handler, .. } = loaded.versions;
     let has_rows = loaded.count != Change::default() || loaded.sessions.count > 0;

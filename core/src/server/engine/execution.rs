@@ -1,9 +1,10 @@
-//! One attempt from start to end, on one key.
+//! One attempt at one key, from start to end.
 //!
 //! Invariants:
 //! - Effect, record, acknowledgements and fence of an attempt are one transaction, or nothing.
-//! - Acknowledgements are applied with every answer that carries `Semel-Key`, refusals too, and never to the id that is asked.
-//! - Whether there is a record under an id that is made of a request is told to nobody but whose it is, and to who is granted the id.
+//! - Acknowledgements are applied with every answer that has a `Semel-Key`, refusals included, but never to the attempt's own id.
+//! - If the handler makes ids from requests, the record under such an id is shown only to its principal and to callers
+//!   that are granted the id.
 
 use crate::fingerprint::Fingerprint;
 use crate::header::{self, Ack, Attempt};
@@ -32,34 +33,34 @@ use crate::server::storage::sql::{SqlError, atomically, transact};
 use crate::session::Place;
 use std::sync::Arc;
 
-/// A change that the layer makes itself. No handler runs.
+/// A change that the layer makes itself, without the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Command {
-    /// An id is cancelled.
+    /// Cancel an id.
     Cancel(Cancellation),
-    /// A record is reduced to a tombstone.
+    /// Reduce a record to a tombstone.
     DeleteRecord(RequestId),
-    /// What is in doubt is settled.
+    /// Settle a request in doubt.
     Resolve(RequestId, Resolution),
-    /// All of the key goes.
+    /// Delete all of the key.
     DeleteKey,
-    /// A place in a session is cancelled, by an administrator or not.
+    /// Cancel a place in a session; `true` for an administrator.
     Close(Place, bool),
-    /// A session gets a new holder.
+    /// Give a session a new holder.
     TakeOver(TakeOver),
-    /// An effect is sent again, or not.
+    /// Send an effect again, drop it, or give it up.
     Mend(String, Mending),
 }
 
 impl Command {
-    /// Whether it makes room, or may in the end, rather than taking some.
+    /// Whether the command makes room, or may do so later, instead of taking some.
     pub fn deletes(&self) -> bool {
         matches!(self, Self::DeleteRecord(_) | Self::DeleteKey | Self::Resolve(..) | Self::Mend(..))
     }
 }
 
 impl Turn<'_> {
-    /// Answers the attempt. An error means that storage failed, and nothing is known of what it holds.
+    /// Answers the attempt. An error means that the storage has failed, so nothing is known of what it holds.
     pub fn run(mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let request = self.arrival.request;
         let control = match control::parse(&request.method, &request.path) {
@@ -112,7 +113,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Refuses what can't be read. If its place can, what that acknowledges stands: a clock that is wrong, say, keeps nobody's outcomes.
+    /// Refuses an attempt whose headers can't be read. If its place can be read, its acknowledgement is applied. So a
+    /// client with a wrong clock, for example, still frees its outcomes.
     fn refuse_malformed(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
         let place = header::own_place(&self.arrival.request.headers);
         match place.ok().flatten().filter(|_| self.may_be_numbered() && !self.sends()) {
@@ -121,7 +123,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Only a change of the application has a place in a session.
+    /// Whether the request may have a place in a session: only changes of the application may.
     fn may_be_numbered(&self) -> bool {
         !self.arrival.request.path.is_control() && !self.arrival.request.method.reads()
     }
@@ -133,7 +135,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Acknowledges what has been read.
+    /// Acknowledges the ids of a body that was read.
     pub(in crate::server) fn acknowledge_all(
         &mut self,
         loaded: &mut Loaded,
@@ -150,7 +152,7 @@ impl Turn<'_> {
         let asked =
             Asked { principal: self.arrival.principal, fingerprint: None, first_sent_s: None, deadline_ms: None };
         let answer = match (decide(found.as_ref(), &asked, self.instant), found) {
-            // Cancelled without first-sent: it won't run, but its record may have left before.
+            // It was cancelled without first-sent. It won't run, but an earlier record of it may have left.
             (Decision::Refuse(problem), Some(Record { state: State::Cancelled { .. }, first_sent_s: None, .. })) => {
                 Answer::problem(&problem.with_executed(Executed::Unknown))
             }
@@ -169,7 +171,7 @@ impl Turn<'_> {
 
     fn read(&self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let mut answer = None;
-        // Always undone, the tables of an untouched key as well.
+        // All writes are undone, even the making of tables at an untouched key.
         let ended: Result<(), Undone> = atomically(self.sql, || {
             if self.purpose == Purpose::Execute {
                 self.migrate(loaded.versions)?;
@@ -182,7 +184,8 @@ impl Turn<'_> {
             (Some(response), _) if response.status < 500 => Answer::read(response),
             (Some(response), _) => rolled_back(&format!("the handler answered {}", response.status)),
             (None, Err(Undone::Failed(Failure::Remote(_)))) if self.sends() => {
-                // The Worker reads it, and hears this only of what comes along: see `Route::Elsewhere`. Whoever else asks must not take it for what there is.
+                // The Worker sends this read elsewhere, and asks here only to apply what comes along: see
+                // `Route::Elsewhere`. Another caller must not take this answer for the result of the read.
                 Answer::unavailable("it is read where it is executed, and not here")
             }
             (None, Err(undone)) => self.undone(undone)?,
@@ -217,7 +220,7 @@ impl Turn<'_> {
         self.change(loaded, attempt, Some(command))
     }
 
-    /// Cancels. What is to be cancelled is parsed before any record is looked at.
+    /// Cancels. The body is parsed before any record is looked at.
     fn cancel(&self, loaded: &mut Loaded, attempt: &Attempt, by_administrator: bool) -> Result<Answer, SqlError> {
         let body = &self.arrival.request.body;
         let parsed =
@@ -234,7 +237,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The problem of a change that has no id.
+    /// The problem of a change without an id.
     pub(super) fn nameless(&self) -> Problem {
         let Request { method, path, .. } = self.arrival.request;
         if path.is_control() || !self.handler.names(method, path) {
@@ -245,14 +248,14 @@ impl Turn<'_> {
         Problem::new(Code::KeyMissing, detail)
     }
 
-    /// A request that is executed exactly once: the application's, or a command to the layer.
+    /// A request that is executed exactly once: a change of the application, or a command to the layer.
     fn change(&self, loaded: &mut Loaded, attempt: &Attempt, command: Option<Command>) -> Result<Answer, SqlError> {
         let Some(id) = &attempt.id else {
             return self.refuse(loaded, &self.nameless(), None, Aside::default());
         };
         let fingerprint = Fingerprint::of(self.arrival.request);
         let found = self.find(loaded, id, attempt.first_sent_s)?;
-        // What has crashed was let in by fence and deadline, wherever these are by now.
+        // The attempt that crashed was admitted by fence and deadline, even if these have moved since.
         let judged = if self.purpose == Purpose::CountCrash { &Attempt::default() } else { attempt };
         let asked = Asked {
             principal: self.arrival.principal,
@@ -261,7 +264,7 @@ impl Turn<'_> {
             deadline_ms: judged.deadline_ms,
         };
         let decision = decide(found.as_ref(), &asked, self.instant);
-        // What has a record came by it when it was granted: that one is answered from.
+        // A request with a record was granted its id when it got the record, so it is answered from that.
         if decision == Decision::Execute && found.is_none() && !self.is_granted(id) {
             return self.refuse(loaded, &not_granted(), Some(id), Aside::default());
         }
@@ -306,27 +309,27 @@ impl Turn<'_> {
         }
     }
 
-    /// The record after an attempt that runs nothing, if that changes it: an attempt was seen, whatever it is told, so what is left of its request has to
-    /// outlast it. A suspect is as it was.
+    /// The record after an attempt that runs nothing; `None` if it stays as it is. Whatever the attempt is told, what
+    /// remains of its request has to outlast it. The record of a suspect never changes here.
     pub(super) fn seen(&self, found: Option<&Record>, attempt: &Attempt, decision: &Decision) -> Option<Record> {
         let found = found.filter(|found| !decision.is_mismatch() && !matches!(found.state, State::Suspect { .. }))?;
         found.seen_again(attempt, self.instant.now_ms, self.config.retention_s)
     }
 
-    /// Runs the handler, or a command, and records its answer, with all that goes along, in one transaction.
+    /// Runs the handler or a command, and records its answer, with all that goes along, in one transaction.
     fn execute(
         &self,
         loaded: &mut Loaded,
         identified: &Identified<'_>,
         command: Option<&Command>,
     ) -> Result<Answer, SqlError> {
-        // A suspect has its place already; and what deletes makes room.
+        // A suspect already has its row, and a command that deletes makes room.
         let needs_room = identified.found.is_none() && !command.is_some_and(Command::deletes);
         if needs_room && let Some(want) = self.want_of_room(loaded)? {
             let problem = Problem::new(Code::Capacity, want);
             return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
-        // A command may have written by the time that it is refused, and so may who makes tables first.
+        // A command may have written something before it is refused, and so may a handler whose tables have to be made first.
         let is_light = command.is_none()
             && self.handler.has_states_only()
             && loaded.versions == Versions::current(self.handler.tables_version());
@@ -347,7 +350,7 @@ impl Turn<'_> {
             let outcome = Arc::new(outcome.map_err(Undone::Rejected)?);
             let carried = self.acknowledge_carried(&mut work, identified.id)?;
             let record = self.record(identified, State::Executed(identified.fingerprint, outcome.clone()), carried);
-            // With all of the key, what was found of the id is gone as well.
+            // The deletion of the key also deleted what was found for the id.
             let found = identified.found.as_ref().filter(|_| command != Some(&Command::DeleteKey));
             work.put(identified.id, found, &record)?;
             if command == Some(&Command::DeleteKey) {
@@ -393,14 +396,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Refuses what is not read any further. Its id is its own nevertheless.
+    /// Refuses an attempt without reading it further. It still can't acknowledge its own id.
     pub(super) fn refuse_unread(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
         let own = header::own_id(&self.arrival.request.headers).unwrap_or_default();
         self.refuse(loaded, problem, own.as_ref(), Aside::default())
     }
 }
 
-/// The problem of an id that only the request has of which it is made.
+/// The problem of an id that only the request from which it is made may use.
 pub(super) fn not_granted() -> Problem {
     Problem::new(
         Code::KeyInvalid,

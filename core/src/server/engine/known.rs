@@ -1,4 +1,4 @@
-//! What an object knows of its key, for its host: none of it is an attempt, and none of it writes.
+//! What an object tells its host about its key. None of these calls is an attempt, and none writes.
 
 use super::Engine;
 use crate::header::Attempt;
@@ -12,7 +12,7 @@ use crate::server::storage::{rows, schema, sessions};
 use crate::session::Numbered;
 
 impl<H: Handler> Engine<H> {
-    /// What stands for its key in the log, as far as it is known.
+    /// Stands for the key in the log; `None` if the key is not known.
     pub fn key_hash(&self, sql: &dyn Sql) -> Option<String> {
         let stored = || schema::key(sql).ok().flatten();
         self.own.0.clone().or_else(stored).as_ref().map(log::key_hash)
@@ -29,14 +29,15 @@ impl<H: Handler> Engine<H> {
         Ok(self.loaded.insert(loaded).count)
     }
 
-    /// The key's clock, for an answer that needs nothing of the storage. None after it tells an earlier one.
+    /// The key's clock, for an answer that needs nothing from the storage. No later answer tells an earlier clock.
     pub fn tell_ms(&mut self, wall_ms: i64) -> i64 {
         let clock_ms = self.loaded.as_mut().map_or(&mut self.told_ms, |loaded| &mut loaded.clock_ms);
         *clock_ms = wall_ms.max(*clock_ms);
         *clock_ms
     }
 
-    /// Whether what an attempt asks for has an outcome, of whatever kind, so that its handler won't run. Writes nothing, and says no where that can't be told.
+    /// Whether an attempt's request has an outcome of any kind, so that its handler won't run. Writes nothing; `false` if
+    /// that is not known.
     pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
         let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
         match Attempt::parse(headers, loaded.clock_ms) {

@@ -1,8 +1,8 @@
-//! What an object that starts looks at, page by page, before it knows enough to answer.
+//! What an object that starts loads, page by page, before it knows enough to answer.
 //!
 //! Invariants:
-//! - What is known in the end is the same, however many turns it took: nothing of the key is written before.
-//! - A page looks at a bounded number of rows. So an object with very many of them keeps nobody else waiting.
+//! - The result is the same, however many turns it took, since nothing of the key is written in between.
+//! - A page looks at a bounded number of rows. So an object with very many rows keeps no other object waiting.
 
 use crate::server::attempt::suspicion::Own;
 use crate::server::attempt::turn::Loaded;
@@ -14,7 +14,7 @@ use crate::server::storage::tombstones::{self, Index};
 use crate::server::storage::totals::{self, Totals};
 use crate::server::uncompared::Uncompared;
 
-/// So many records are looked at in one page, some ms of work.
+/// How many records one page looks at, which takes some ms.
 pub const PAGE_ROWS: i64 = 1_024;
 
 /// How far an object has come.
@@ -23,7 +23,7 @@ pub(super) struct Opening {
     meta: Meta,
     wall_ms: i64,
     totals: Totals,
-    /// Whether the totals are of all rows, and none has to be counted.
+    /// Whether the totals were stored, so that no row has to be counted.
     is_counted: bool,
     packed: Index,
     packed_count: i64,
@@ -41,7 +41,7 @@ enum Next {
 }
 
 impl Opening {
-    /// Begins. `told_ms`: a clock that answers have told.
+    /// Begins. `told_ms`: the latest clock that answers have told, in Unix ms.
     pub fn new(sql: &dyn Sql, meta: Meta, told_ms: i64, wall_ms: i64) -> Result<Self, SqlError> {
         let mut opening = Self {
             meta: Meta { clock_ms: meta.clock_ms.max(told_ms), ..meta },
@@ -66,7 +66,7 @@ impl Opening {
         Ok(opening)
     }
 
-    /// Looks at a page; whether there is more to look at.
+    /// Looks at a page, and returns whether there is more to look at.
     pub fn page(&mut self, sql: &dyn Sql) -> Result<bool, SqlError> {
         let now_ms = self.now_ms();
         self.next = match &self.next {
@@ -87,9 +87,9 @@ impl Opening {
         Ok(self.next != Next::Nothing)
     }
 
-    /// What is known once there is nothing more to look at.
+    /// What is known once everything was looked at.
     pub fn end(self, sql: &dyn Sql, retention_s: i64) -> Result<Loaded, SqlError> {
-        // What has lapsed by this instant was passed over, so the key's clock is never before it.
+        // Tombstones that had lapsed by this instant were skipped, so the key's clock must not be before it.
         let mut clock_ms = self.now_ms();
         let Self { meta, totals, is_counted, mut packed, packed_count, chunks_due_ms, .. } = self;
         let Meta { versions, forgotten_s, .. } = meta;

@@ -1,13 +1,14 @@
 //! Requests that are executed elsewhere: by another Worker, or by an API that the layer stands in front of.
 //!
-//! The handler has no effect of its own. It says that the request is to be dispatched ([`Failure::Remote`]), and what becomes of one
-//! that is in doubt. The host makes durable what was committed, sends the request, and tells what came of it.
+//! The handler has no effect of its own. It says that the request is to be dispatched ([`Failure::Remote`]), and what to
+//! do with it if it is in doubt. The host makes durable what was committed, sends the request, and reports the result.
 //!
 //! Invariants:
 //! - A start is recorded before its call leaves the engine.
-//! - What was dispatched may have had its effect. It is dispatched again only by the policy of its route, and no later than by that of then;
-//!   it never leaves by itself, and nobody hears that it did not run, unless the other side says so, or nothing was sent.
-//! - The host lets one request of a key be under way at a time: a start that an attempt finds is in doubt.
+//! - A dispatched request may have had its effect. It is dispatched again only as the policy of its route allows, both
+//!   the present policy and the one of the first dispatch. It never leaves by itself, and nobody is told that it did not
+//!   run, unless the other side says so or nothing was sent.
+//! - The host lets only one request of a key be under way at a time. So if an attempt finds a start, that start is in doubt.
 
 use super::execution::not_granted;
 use super::{Arrival, Engine};
@@ -28,14 +29,14 @@ use crate::server::storage::record::{Finds, Record, State};
 use crate::server::storage::retention::after_s;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// The other side answered, whatever.
+    /// The other side answered, with whatever status.
     Answered(Response),
-    /// It can't be known what became of it. The reason is for the log.
+    /// It can't be known what became of the request. The reason is for the log.
     Unknown(String),
-    /// Surely no byte was sent. The reason is for the log.
+    /// Certainly no byte was sent. The reason is for the log.
     Unreachable(String),
 }
 
@@ -43,31 +44,33 @@ pub use super::settling::read;
 pub use crate::server::attempt::doubt::Call;
 
 impl<H: Handler> Engine<H> {
-    /// What is to be sent before the last attempt has an answer; that which [`Engine::handle`] gave is nobody's then. It is told once.
+    /// The call to make before the last attempt has an answer. The host then has to discard the answer that
+    /// [`Engine::handle`] gave. Each call is returned once.
     pub fn take_call(&mut self) -> Option<Call> {
         self.take_call_of().map(|(call, _)| call)
     }
 
-    /// The same, with the id of the request: its client may have sent none.
+    /// As [`Engine::take_call`], with the id of the request, since its client may have sent none.
     pub fn take_call_of(&mut self) -> Option<(Call, RequestId)> {
         let (call, id) = self.loaded.as_mut().and_then(|loaded| loaded.call.take())?;
         self.under_way = Some(id.clone());
         Some((call, id))
     }
 
-    /// Says that a request was under way already when this engine was made.
+    /// Says that a request was already under way when this engine was made.
     pub fn know_under_way(&mut self, id: RequestId) {
         self.under_way = Some(id);
     }
 
-    /// Answers an attempt that has to wait for another request of the key: with what there is, or that it is not its turn.
+    /// Answers an attempt while another request of the key is under way: with what its record says, or with the problem
+    /// that it has to wait.
     pub fn wait(&mut self, sql: &dyn Sql, arrival: Arrival<'_>) -> Answer {
         let answered = self.attempt_with(sql, (arrival, Purpose::Execute, true), |turn, loaded| turn.wait(loaded));
         self.told(&answered);
         answered
     }
 
-    /// Answers an attempt of which the call has ended; there may be one more to make.
+    /// Answers an attempt whose call has ended. There may be one more call to make.
     pub fn settle(&mut self, sql: &dyn Sql, arrival: Arrival<'_>, call: &Call, ended: Ended) -> Answer {
         self.under_way = None;
         let answered =
@@ -96,7 +99,7 @@ impl Turn<'_> {
         let times = times.saturating_add(1);
         let finds = match policy {
             Policy::Report => Finds::Until(now_ms),
-            // What its route says since may be true of what is sent since.
+            // A longer time in the present policy may hold only for what is sent under it, so the earlier end stays.
             Policy::Resend { dedup_s } => Finds::Until(after_s(first_ms, *dedup_s).min(known_until_ms)),
             Policy::Probe { settle_s, .. } => Finds::Asked(after_s(now_ms, *settle_s)),
         };
@@ -106,7 +109,7 @@ impl Turn<'_> {
         if holds(Rule::DispatchRecorded) {
             atomically(self.sql, || {
                 self.create(&mut work)?;
-                // It carries no tombstones, so nothing of others goes with it.
+                // It carries no tombstones, so none of other requests are lost with it.
                 work.put(identified.id, identified.found.as_ref(), &self.record(identified, state, Bundle::default()))?;
                 self.write_aside(&mut work, Some(identified.id), &Aside::default())
             })?;
@@ -116,39 +119,41 @@ impl Turn<'_> {
         Ok(Answer::problem(&in_flight()))
     }
 
-    /// What becomes of an attempt of a request that is in doubt.
+    /// Answers an attempt of a request that is in doubt.
     pub(super) fn doubt(&self, loaded: &mut Loaded, identified: &Identified<'_>) -> Result<Answer, SqlError> {
         let Some(Record { at_ms, state, .. }) = &identified.found else { return Err(undispatched()) };
         let State::Dispatched { times, first_ms, finds, whither, .. } = *state else { return Err(undispatched()) };
         let now_ms = self.instant.now_ms;
         if self.purpose != Purpose::Execute {
-            // What crashed the engine is not tried at once; nor is the handler asked, which may be what crashed.
+            // What crashed the engine is not tried again at once. The handler is not asked either, since it may be what crashed.
             return self.still_in_doubt(loaded, identified, in_flight());
         }
-        // What was to be reported, or sent again for so long, stays so: the other side may have been another then, and who was told so have gone on.
+        // What was to be reported, or is past its time to be sent again, stays in doubt, whatever the policy says now.
+        // The other side may have been another one then, and callers who were told may have gone on.
         if !finds_out(state, now_ms) && holds(Rule::ResendEnds) {
             return self.still_in_doubt(loaded, identified, outcome_unknown());
         }
         let policy = self.policy(loaded)?;
-        // Anywhere else nobody knows of it, nor wherever it is asked for by something else.
+        // The other side knows of the request only where it was sent, and only if it is asked in the same way.
         let is_there = whither.is_none_or(|whither| whither == self.handler.sends_to(self.arrival.request));
         match policy {
-            // Whether ids were known as it was sent, where it was to be asked for, nobody knows.
+            // If it was sent to be probed for, nobody knows whether that side remembers ids.
             Policy::Resend { dedup_s }
                 if matches!(finds, Finds::Until(_)) && is_there && now_ms < after_s(first_ms, dedup_s)
                     || !holds(Rule::ResendEnds) =>
             {
-                // It does not start any more, but it may have before.
+                // This attempt may not start any more, but an earlier one may have.
                 if self.is_late(identified.attempt) {
                     self.still_in_doubt(loaded, identified, in_flight())
                 } else {
                     self.dispatch(loaded, identified, &policy)
                 }
             }
-            // What was to be sent again may be found by whatever asks for it, which proves nothing where it is not.
+            // A request that was to be sent again may be probed for too. Finding it settles it; not finding it proves nothing.
             Policy::Probe { path, settle_s, .. } if is_there || matches!(finds, Finds::Until(_)) => {
                 let answer = self.still_in_doubt(loaded, identified, in_flight())?;
-                // How long what was to be sent again may have been under way, its record does not say.
+                // The record of a request that was to be sent again does not say how long it may have been under way, so
+                // a 404 is no proof for it.
                 let is_past = |proves_ms: i64| now_ms >= after_s(*at_ms, settle_s).max(proves_ms);
                 let is_proof =
                     matches!(finds, Finds::Asked(proves_ms) if is_past(proves_ms)) || !holds(Rule::ProbeSettles);
@@ -159,8 +164,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers an attempt of a request whose record stays as it is, but for what the attempt adds, and that it was told the worst:
-    /// whoever asks from then on hears the same.
+    /// Answers an attempt of a request that stays in doubt. The record changes only by what the attempt adds, and if the
+    /// answer is `outcome-unknown`: then all later attempts are told the same.
     pub(super) fn still_in_doubt(
         &self,
         loaded: &mut Loaded,
@@ -170,7 +175,7 @@ impl Turn<'_> {
         self.still_in_doubt_since(loaded, identified, problem, i64::MIN)
     }
 
-    /// As [`Self::still_in_doubt`]; its call may have lasted as one that was sent at `sent_ms`, where its record knows of none so late.
+    /// As [`Self::still_in_doubt`]. Treats the call as one that was sent at `sent_ms`, if the record has an earlier time.
     pub(super) fn still_in_doubt_since(
         &self,
         loaded: &mut Loaded,
@@ -197,7 +202,7 @@ impl Turn<'_> {
         self.refuse(loaded, &problem, Some(identified.id), aside)
     }
 
-    /// Whether the handler says of the request that it is executed elsewhere.
+    /// Whether the handler says that the request is executed elsewhere.
     pub(super) fn sends(&self) -> bool {
         self.handler.sends(&self.arrival.request.method, &self.arrival.request.path)
     }
@@ -206,7 +211,7 @@ impl Turn<'_> {
         holds(Rule::Deadline) && attempt.deadline_ms.is_some_and(|deadline_ms| deadline_ms < self.instant.now_ms)
     }
 
-    /// The policy of the request's route. Where there is none any more, nothing is sent.
+    /// The present policy of the request's route. If the route no longer executes elsewhere, nothing is sent again.
     pub(super) fn policy(&self, loaded: &Loaded) -> Result<Policy, SqlError> {
         let mut policy = Policy::Report;
         if !self.sends() {
@@ -217,23 +222,23 @@ impl Turn<'_> {
             if let Err(Failure::Remote(found)) = self.handler.serve(&mut self.context(), self.arrival.request) {
                 policy = found;
             }
-            // Whatever it wrote.
+            // Undoes whatever the handler wrote.
             Err(Undone::Rejected(String::new()))
         });
         match ended {
-            // Of a handler whose tables are not as it knows them, nothing is known.
+            // If the handler's tables are not of its version, its policy is not known.
             Err(Undone::Storage(error) | Undone::Failed(Failure::Sql(error))) => Err(error),
             _ => Ok(policy),
         }
     }
 
-    /// What there is of it is told while another request of the key is under way.
+    /// Answers an attempt while another request of the key is under way.
     fn wait(self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
         let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
             Err(error) => return self.refuse_unread(loaded, &Problem::from(error)),
         };
-        // What is refused for its form is refused now as ever.
+        // A malformed attempt is refused now, as at any time.
         if self.arrival.body_too_large || attempt.session.is_some() && self.sends() {
             return self.run(loaded);
         }
@@ -245,16 +250,16 @@ impl Turn<'_> {
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
         self.told(loaded, &identified, &attempt, |decision| match decision {
             Decision::Doubt => in_flight(),
-            // It is refused at its turn, whatever has come to be by then.
+            // It is refused when it gets its turn, whatever has happened by then.
             Decision::Execute if identified.found.is_none() && !self.is_granted(id) => not_granted(),
-            // Its key was deleted meanwhile, and it has left nevertheless.
+            // The key was deleted meanwhile, but the request is under way nevertheless.
             Decision::Execute if self.is_under_way(id) => in_flight(),
             _ => locked(),
         })
     }
 
-    /// Tells what there is of a request, and runs nothing: it is another's turn, or an administrator has settled or deleted it while
-    /// it was under way. `judged`: what is said of its time.
+    /// Answers with what is recorded of a request, and runs nothing: another request is under way, or an administrator
+    /// has settled or deleted this one meanwhile. `judged`: the first-sent and the deadline to judge it by.
     pub(super) fn told(
         &self,
         loaded: &mut Loaded,

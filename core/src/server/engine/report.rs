@@ -1,44 +1,45 @@
-//! What a key's object tells the registry of keys.
+//! What a key's object reports to the registry of keys.
 //!
-//! Invariant: it is read by builds before and after: what is new comes last.
+//! Invariant: earlier and later builds read a report, so a new member comes last.
 
 use crate::server::storage::sql::{Row, Value};
 
-/// What a key tells.
+/// A report of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The key, decoded.
     pub key: String,
     /// Its clock, in Unix ms.
     pub at: i64,
-    /// Its unacknowledged records.
+    /// The number of its unacknowledged records.
     pub records: i64,
-    /// Its tombstones and cancelled ids.
+    /// The number of its tombstones and cancelled ids.
     pub tombstones: i64,
-    /// The size of its database.
+    /// The size of its database, in bytes.
     pub bytes: i64,
     /// When its oldest row was last changed, in Unix ms.
     pub oldest: Option<i64>,
-    /// Of its records, those in doubt.
+    /// How many of its records are in doubt.
     pub in_doubt: i64,
-    /// Of what it has sent, what was refused for good.
+    /// How many of its effects were refused for good.
     pub parked: i64,
-    /// Whether it is to be listed; else it is taken out.
+    /// Whether the key is to be listed; otherwise it is taken out of the list.
     pub is_listed: bool,
-    /// As of which change of the key: for itself, to know what it has told.
+    /// The number of the last change that it covers, by which the key knows what it has reported.
     pub changes: u64,
 }
 
 impl Report {
-    /// What goes to the registry's object, which may be of another build: what is new comes last.
+    /// The row for the registry's object, which may be of another build.
     pub fn to_row(&self) -> Row {
         let Self { at, records, tombstones, bytes, oldest, in_doubt, parked, is_listed, changes, .. } = *self;
         let numbers = [at, records, tombstones, bytes, i64::from(is_listed), changes as i64, in_doubt, parked];
         [self.key.as_str().into(), oldest.into()].into_iter().chain(numbers.map(Value::from)).collect()
     }
 
-    /// Reads what came from a key's object: of an earlier build, which did not tell the last, or of a later one, which tells more. A key that could not tell
-    /// would not be visited where all are told to forget. `None`: it is none.
+    /// Reads the row of a key's object; `None` if it is no report. An earlier build leaves out the last member, and a
+    /// later one may add some. If such a row were refused, the key would not be listed, and so not visited when all keys
+    /// are told to forget.
     pub fn from_row(mut row: Row) -> Option<Self> {
         row.push(0.into());
         row.truncate(10);

@@ -1,6 +1,6 @@
-//! What its handler has sent to others: the host asks what is to leave, and tells what came of it.
+//! The effects of the key's handler: the host asks what to send, and reports what came of it.
 //!
-//! Invariant: what was parked, or may have been, is told to the registry with the next report, and has a line of the log.
+//! Invariant: a parked effect, or one that may have been parked, is in the next report to the registry, and has a line in the log.
 
 use super::Engine;
 use crate::server::effects::{Heard, Sending};
@@ -9,8 +9,8 @@ use crate::server::log;
 use crate::server::storage::sql::{Sql, SqlError};
 
 impl<H: Handler> Engine<H> {
-    /// What is to be sent now; `None`: nothing. Each is told once, and waits for [`Engine::sent`]. `chance`: a number that nobody has given
-    /// before, not even to an object that was put back since.
+    /// What to send now; `None` if there is nothing. Each request is returned once, and then waits for [`Engine::sent`].
+    /// `chance`: a random number that was never given before, not even to an object whose key was restored since.
     pub fn send_next(&mut self, sql: &dyn Sql, wall_ms: i64, chance: i64) -> Result<Option<Sending>, SqlError> {
         if !self.has_to_send() {
             return Ok(None);
@@ -20,8 +20,8 @@ impl<H: Handler> Engine<H> {
         self.outbox.0.send_next(sql, wall_ms, chance, is_touched)
     }
 
-    /// What came of it. Answers are late, and nothing changes, where the lane has gone on since. Gives the line of the log where something
-    /// was parked: nobody else is told.
+    /// Takes the host's report on what was sent. A late report, for a lane that has gone on since, changes nothing.
+    /// Returns the line of the log if an effect was parked, which is told nobody else.
     pub fn sent(
         &mut self,
         sql: &dyn Sql,
@@ -40,12 +40,12 @@ impl<H: Handler> Engine<H> {
         Ok(is_parked?.then(|| log::parked(wall_ms, self.outbox.0.own.as_ref())))
     }
 
-    /// Whether something may be there to be sent: now, or at its time.
+    /// Whether there may be an effect to send, now or later.
     pub fn has_to_send(&self) -> bool {
         H::EMITS && self.outbox.0.has_to_send()
     }
 
-    /// When the object has to be awake to send, should it die; `None`: nothing is known to wait.
+    /// When the object must be awake to send, in Unix ms, in case it dies; `None` if no effect is known to wait.
     pub fn wakes_to_send_at(&self, wall_ms: i64) -> Option<i64> {
         if H::EMITS { self.outbox.0.wakes_at(wall_ms) } else { None }
     }

@@ -1,9 +1,9 @@
-//! What comes of a call to where requests are executed: what is recorded of it, and what is told.
+//! Takes the results of calls to where requests are executed: records outcomes, and answers.
 //!
 //! Invariants:
-//! - An outcome is recorded over the very start whose call it came from, or not at all.
-//! - What does not say for sure that there is no effect leaves the request in doubt.
-//! - Reasons go to the log alone: they may hold what is no client's business.
+//! - An outcome is recorded only over the very start whose call it came from.
+//! - A result that does not prove that there is no effect leaves the request in doubt.
+//! - Reasons go only to the log, because they may hold what no client should see.
 
 use super::remote::{Call, Ended};
 use crate::fingerprint::Fingerprint;
@@ -26,7 +26,7 @@ use crate::server::storage::sql::{SqlError, atomically};
 use std::sync::Arc;
 
 impl Turn<'_> {
-    /// What came of a call.
+    /// Takes the result of a call.
     pub(super) fn settle(self, loaded: &mut Loaded, call: &Call, ended: Ended) -> Result<Answer, SqlError> {
         let attempt = match Attempt::parse(&self.arrival.request.headers, self.instant.now_ms) {
             Ok(attempt) => attempt,
@@ -44,9 +44,9 @@ impl Turn<'_> {
         });
         let identified = Identified { id, attempt: &attempt, fingerprint, found };
         if !is_this && holds(Rule::OwnDispatch) {
-            // It was let in by fence and deadline, wherever these are by now.
+            // The attempt was admitted by fence and deadline, even if these have moved since.
             return self.told(loaded, &identified, &Attempt::default(), |decision| match decision {
-                // A later start, of which somebody else will hear.
+                // There is a later start, whose result another attempt will get.
                 Decision::Doubt => in_flight(),
                 _ => outcome_unknown(),
             });
@@ -77,12 +77,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether what was sent again was proven not to be there.
+    /// Whether it was sent again only because a probe proved that nothing was there.
     fn is_probed_for(&self, loaded: &Loaded) -> Result<bool, SqlError> {
         Ok(matches!(self.policy(loaded)?, Policy::Probe { .. }))
     }
 
-    /// The other side has nothing, or does not say.
+    /// Takes a probe's answer other than 200: the other side has nothing, or does not say.
     fn settle_probe(
         &self,
         loaded: &mut Loaded,
@@ -116,7 +116,7 @@ impl Turn<'_> {
         Ok(Answer::executed(&outcome, self.expires_s(self.instant.now_ms)))
     }
 
-    /// It may have had its effect, or may have it yet.
+    /// The request may have had its effect, or may still have it.
     fn settle_unknown(
         &self,
         loaded: &mut Loaded,
@@ -131,7 +131,8 @@ impl Turn<'_> {
                 "what executes it gave no outcome; the same request finds out, or does it",
             ),
         };
-        // Where the process stood still, the call has lasted until now, however long it may: what it may need after that begins only now.
+        // If the process stood still, the call may have lasted until now. So the time that the request may need after its
+        // call begins only now.
         let sent_ms = match policy {
             Policy::Probe { timeout_s, .. } => after_s(self.instant.now_ms, -timeout_s),
             Policy::Report | Policy::Resend { .. } => i64::MIN,
@@ -140,7 +141,7 @@ impl Turn<'_> {
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 
-    /// Nothing was sent: as if the attempt had never come.
+    /// Nothing was sent, so the attempt counts as if it had never come.
     fn settle_unreachable(
         &self,
         loaded: &mut Loaded,
@@ -152,7 +153,7 @@ impl Turn<'_> {
             if let Some(found) = &identified.found {
                 rows::delete(self.sql, identified.id)?;
                 work.after.count.left(found);
-                // The row held the clock.
+                // The deleted row was what kept the clock durable.
                 schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)?;
             }
             self.write_aside(&mut work, Some(identified.id), &Aside::default())
@@ -162,17 +163,18 @@ impl Turn<'_> {
     }
 }
 
-/// Whether an answer to what was sent before says nothing of that: it may be of who stands in front of the memory of ids, as a login
-/// or a limit does, or a proxy that does not find what is behind it; or say that the first one is still being executed, or speak of what that
-/// one has left: what is deleted is not there, and has no version to match.
+/// Whether an answer to a request that was sent again says nothing about the first time. A login or a limit in front of
+/// the other side's memory of ids may have answered, or a proxy that does not find what is behind it. Or the first one is
+/// still being executed. Or the answer is about what the first one has left: what is deleted is not found, and has no
+/// version to match.
 fn may_be_from_before_it(Response { status, headers, .. }: &Response) -> bool {
-    // Some say of one that is still being executed that it can't be processed, and that this will pass.
+    // Some servers answer so, with a sign that this will pass, while the first one is still being executed.
     let passes = || headers.get("retry-after").is_some() || headers.get("transient-error") == Some("true");
     matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 409 | 410 | 412 | 421 | 423 | 424 | 425 | 429)
         || *status == 422 && passes()
 }
 
-/// What a reader is told of what came of it. It has no turn and no record, so no engine is asked.
+/// The answer to a read of what is executed elsewhere. A read has no turn and no record, so no engine is asked.
 pub fn read(ended: Ended) -> Answer {
     match ended {
         Ended::Answered(response) => match checked_response(response) {
@@ -185,7 +187,7 @@ pub fn read(ended: Ended) -> Answer {
     }
 }
 
-/// The reasons go to the log: they may hold what is no client's business.
+/// The reasons go only to the log, because they may hold what no client should see.
 fn unavailable(reason: &str) -> Answer {
     Answer::unavailable("what executes it gave no answer that can be passed on")
         .with_log(format!("no answer: {reason}"))
