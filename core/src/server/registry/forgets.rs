@@ -1,12 +1,12 @@
-//! Jobs that all keys have to do, in an object of its own: `POST admin/forget`, `GET admin/forget/{id}`.
+//! Jobs that all keys have to do, in their own object: `POST admin/forget`, `GET admin/forget/{id}`.
 //!
-//! The requests go through an engine like those of any key, so a job is made once, however often it is asked for. What is done for it
-//! is the shards' to count; here is what they last told.
+//! The requests go through an engine like those of any key, so a job is created once, however often it is asked for. The
+//! shards count what is done of it; this object keeps what each of them last reported.
 //!
 //! Invariants:
-//! - A job is durable before it is answered, and stays until each shard has told that its part is done.
-//! - Of jobs that are not done there is a bounded number: one more is refused.
-//! - A job moves fences forward to one instant, which is not ahead of the clock. So it may be done twice, in any order with others.
+//! - A job is durable before it is answered, and stays until each shard has reported that its part is done.
+//! - The number of unfinished jobs is bounded: one more is refused.
+//! - A job moves fences forward to one instant, which is not ahead of the clock. So it may be done twice, and in any order with other jobs.
 
 use super::{Progress, SHARDS};
 use crate::id::{Invalid, Key, Principal};
@@ -21,13 +21,13 @@ use crate::server::{Answer, Config, Context, Engine, Failure, Handler, KeyRule};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What its answers name as the key. Keys of applications have objects of another class.
+/// The key that the answers of this object name. Keys of applications have objects of another class.
 const KEY: &str = "semel:forgets";
-/// So many jobs are kept that are done.
+/// How many finished jobs are kept.
 const DONE_MAX: i64 = 100;
-/// So many jobs there are at once that are not done; each is as many rows in each shard as keys did not answer.
+/// The most unfinished jobs. Each takes a row in a shard for every key there that did not answer.
 const JOBS_MAX: i64 = 100;
-/// Of those that failed, so many are named.
+/// How many of the keys that failed are named.
 const FAILED_MAX: usize = 20;
 
 const CREATE: [&str; 2] = [
@@ -36,18 +36,18 @@ const CREATE: [&str; 2] = [
      failed TEXT NOT NULL, is_done INTEGER NOT NULL, PRIMARY KEY (id, shard)) STRICT, WITHOUT ROWID",
 ];
 
-/// A job that is not done.
+/// An unfinished job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Its number.
     pub id: i64,
-    /// What was first sent before this is to be forgotten, in Unix s.
+    /// Requests that were first sent before this are to be forgotten, in Unix seconds.
     pub before_s: i64,
     /// The shards whose part is not done.
     pub shards: Vec<u8>,
 }
 
-/// The handler of the jobs. `keys`: how many keys each shard has, as far as that is known.
+/// The handler of the jobs. `keys`: how many keys each shard has, if that is known.
 struct Forgets {
     keys: Rc<RefCell<Vec<i64>>>,
 }
@@ -121,7 +121,7 @@ impl Forgets {
     }
 }
 
-/// A job as JSON; `None`: there is no such.
+/// A job as JSON; `None` if there is none with that number.
 fn described(sql: &dyn Sql, id: i64, with_failed: bool) -> Result<Option<Written>, SqlError> {
     let rows = sql.exec("SELECT before_s FROM forgets WHERE id = ?1", &[id.into()])?;
     let Some(before_s) = rows.first().and_then(|row| row.first()).and_then(Value::as_integer) else { return Ok(None) };
@@ -159,14 +159,14 @@ pub struct Coordinator {
 impl Coordinator {
     /// A coordinator that has not looked at its storage yet.
     pub fn new(config: Config) -> Self {
-        // What an operator sets for keys is not meant for this object: a full one could forget nothing.
+        // The operator's limits are for keys. If they applied here, a full coordinator could take no more jobs.
         let Config { open, report_ms, log_sample_ppm, .. } = config;
         let config = Config { open, report_ms, log_sample_ppm, ..Config::default() };
         let keys = Rc::new(RefCell::new(Vec::new()));
         Self { engine: Engine::new(Forgets { keys: keys.clone() }, config), key: Key::new(KEY).ok(), keys }
     }
 
-    /// Answers an attempt. `keys`: how many keys each shard has, as far as that is known.
+    /// Answers an attempt. `keys`: how many keys each shard has, if that is known.
     pub fn handle(
         &mut self,
         sql: &dyn Sql,
@@ -180,7 +180,7 @@ impl Coordinator {
         Ok(self.engine.handle(sql, Arrival { key, principal, request, body_too_large, wall_ms }))
     }
 
-    /// The jobs that are not done, in the order in which they came.
+    /// The unfinished jobs, in the order in which they came.
     pub fn jobs(&self, sql: &dyn Sql) -> Result<Vec<Job>, SqlError> {
         let tables = sql.exec("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'parts' LIMIT 1", &[])?;
         if tables.is_empty() {
@@ -203,11 +203,11 @@ impl Coordinator {
         Ok(jobs)
     }
 
-    /// A shard told how far its part is.
+    /// Takes a shard's report on its part of a job.
     pub fn told(&self, sql: &dyn Sql, id: i64, shard: u8, progress: &Progress) -> Result<(), SqlError> {
         let statement = "UPDATE parts SET keys = ?3, done = ?4, failed = ?5, is_done = ?6 WHERE id = ?1 AND shard = ?2 AND is_done = 0";
         let Progress { keys, done, is_done, .. } = *progress;
-        // Keys have no line feed in them.
+        // No key has a line feed in it.
         let failed = progress.failed.join("\n");
         let row =
             [id.into(), i64::from(shard).into(), keys.into(), done.into(), failed.into(), i64::from(is_done).into()];

@@ -1,8 +1,9 @@
-//! `GET admin/keys`: what the shards have, as one list in pages.
+//! `GET admin/keys`: the keys of all shards as one list, in pages.
 //!
 //! Invariants:
-//! - Each shard gives as many as the page may have and one more, so that their first ones together are the first of all.
-//! - The order is total: equal numbers are put in order by the key. So a page goes on where the last one ended, whatever came meanwhile.
+//! - Each shard gives one key more than the page may have, so the first keys of all shards together are the first of the list.
+//! - The order is total: keys with equal numbers are in the order of their names. So a page begins where the last one
+//!   ended, whatever was added meanwhile.
 
 use crate::id::Invalid;
 use crate::message::Response;
@@ -16,43 +17,43 @@ use std::cmp::Reverse;
 const LIMIT_DEFAULT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
-/// In which order.
+/// The order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Those that registered last come first.
+    /// The latest registration first.
     Newest,
-    /// Those with the largest databases come first.
+    /// The largest database first.
     Heaviest,
     /// By name.
     Name,
 }
 
-/// Which keys are asked for.
+/// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// In which order.
+    /// The order.
     pub order: Order,
-    /// What comes after the key of this number and name.
+    /// The list begins after the key with this number and name.
     pub after: Option<(i64, String)>,
-    /// At most so many.
+    /// The most keys to return.
     pub limit: usize,
-    /// Those that begin so.
+    /// Only keys whose names begin with this.
     pub prefix: String,
-    /// Only those that have something of this.
+    /// Only keys that have some of these.
     pub few: Option<Few>,
 }
 
-/// What few keys have anything of.
+/// Something that few keys have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Few {
     /// Records in doubt.
     InDoubt,
-    /// What was sent and refused for good.
+    /// Effects that were refused for good.
     Parked,
 }
 
 impl Few {
-    /// The table of a shard that has it, and the column.
+    /// The table and the column of a shard that hold it.
     pub(super) fn stored(self) -> (&'static str, &'static str) {
         match self {
             Self::InDoubt => ("doubts", "in_doubt"),
@@ -61,40 +62,40 @@ impl Few {
     }
 }
 
-/// A key, as it last told of itself.
+/// A key, as it last reported itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key, decoded.
     pub key: String,
     /// When it registered, in Unix ms.
     pub created: i64,
-    /// When it last told, by its own clock, in Unix ms.
+    /// When it last reported, by its own clock, in Unix ms.
     pub seen: i64,
-    /// Its unacknowledged records.
+    /// The number of its unacknowledged records.
     pub records: i64,
-    /// Its tombstones.
+    /// The number of its tombstones.
     pub tombstones: i64,
-    /// The size of its database.
+    /// The size of its database, in bytes.
     pub bytes: i64,
     /// When its oldest row was last changed, in Unix ms.
     pub oldest: Option<i64>,
-    /// Of its records, those in doubt.
+    /// How many of its records are in doubt.
     pub in_doubt: i64,
-    /// Of what it has sent, what was refused for good.
+    /// How many of its effects were refused for good.
     pub parked: i64,
 }
 
-/// What one shard has of them.
+/// One shard's part of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The first ones, and one more than are asked for.
+    /// Its first keys, one more than the page may have.
     pub keys: Vec<Entry>,
-    /// How many there are with that prefix.
+    /// How many keys it has with that prefix.
     pub total: i64,
 }
 
 impl Entry {
-    /// Reads a row of a shard.
+    /// Reads a row of a shard; `None` if it can't be read.
     pub fn from_row(row: Row) -> Option<Self> {
         let [key, created, seen, records, tombstones, bytes, oldest, in_doubt, parked] =
             <[Value; 9]>::try_from(row).ok()?;
@@ -127,7 +128,7 @@ impl Entry {
 }
 
 impl Page {
-    /// Reads what a shard's object told: how many there are, and the rows.
+    /// Reads what a shard's object returned: how many keys there are, and the rows.
     pub fn from_rows(total: i64, rows: Vec<Row>) -> Option<Self> {
         Some(Self { keys: rows.into_iter().map(Entry::from_row).collect::<Option<_>>()?, total })
     }
@@ -157,7 +158,7 @@ impl Listing {
         Ok(Self { order, after, limit, prefix, few })
     }
 
-    /// The number by which an entry has its place.
+    /// The number that decides the place of a key.
     fn number_of(&self, entry: &Entry) -> i64 {
         match self.order {
             Order::Newest => entry.created,
@@ -167,18 +168,18 @@ impl Listing {
     }
 }
 
-/// Reads a cursor.
+/// Reads a cursor; `None` if it is malformed.
 fn place(cursor: &str) -> Option<(i64, String)> {
     let place = String::from_utf8(BASE64.decode(cursor).ok()?).ok()?;
     let (number, key) = place.split_once(' ')?;
     Some((number.parse().ok()?, key.to_owned()))
 }
 
-/// The list of what all shards have.
+/// The list, from what all shards returned.
 pub fn merged(listing: &Listing, pages: Vec<Page>) -> Response {
     let total: i64 = pages.iter().map(|page| page.total).sum();
     let mut keys: Vec<Entry> = pages.into_iter().flat_map(|page| page.keys).collect();
-    // A key is in one shard.
+    // Each key is in only one shard, so none is in the list twice.
     keys.sort_unstable_by(|one, other| {
         (Reverse(listing.number_of(one)), &one.key).cmp(&(Reverse(listing.number_of(other)), &other.key))
     });

@@ -1,14 +1,14 @@
-//! The registry of keys: which there are, and what each last told of itself; and what is asked of all of them at once.
+//! The registry of keys: which keys there are, what each last reported of itself, and jobs for all of them.
 //!
-//! It is off the way of a request: a key tells it by its own alarm, and it is never asked by one.
+//! No request of an application asks it: a key reports to it when its own alarm wakes it.
 //!
-//! - `shard`: one part of the keys, in an object of its own, and its part of a job. `listing`: the parts as one list
-//! - `forgets`: jobs that all keys have to do, in an object that takes them as requests like any other
+//! - `shard`: the object of one part of the keys, with its part of each job. `listing`: the parts as one list
+//! - `forgets`: jobs that all keys have to do, in an object that takes them like any other requests
 //!
 //! Invariants:
-//! - A key belongs to one shard, by a hash, for ever: the number of shards is recorded in each, and another is refused.
-//! - What objects tell each other are rows, as SQL has them: their host moves them as they are. What can't be read is an error.
-//! - A key that registers while all are to forget, or after it, is told so in the answer.
+//! - A key belongs to one shard for ever, by a hash. Each shard records the number of shards, and refuses another number.
+//! - Objects exchange rows, in the form of SQL, and their host passes these on unchanged. A row that can't be read is an error.
+//! - A key that registers while all keys are to forget something, or after that, is told so in the answer.
 
 mod forgets;
 mod listing;
@@ -24,19 +24,19 @@ use crate::path::Path;
 use crate::problem::Problem;
 use sha2::{Digest, Sha256};
 
-/// How many shards there are. Fixed: each key would have to move if it changed.
+/// The number of shards. It is fixed: if it changed, every key would have to move.
 pub const SHARDS: u8 = 16;
 
 /// What is asked of the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// `GET keys`: the shards answer together.
+    /// `GET keys`: all shards answer together.
     Keys(Listing),
     /// `POST forget`, `GET forget/{id}`: the coordinator answers.
     Forget,
 }
 
-/// Reads a request to the registry; `None` if it is none.
+/// Reads a request to the registry; `None` if it is for something else.
 pub fn parse(method: &Method, path: &Path) -> Result<Option<Asked>, Problem> {
     if !path.is_control() {
         return Ok(None);
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_key_stays_in_its_shard() {
-        // Were these to change, every deployment would lose its keys.
+        // If these changed, every deployment would lose its keys.
         assert_eq!(["accounts/alice", "a", "caf\u{e9}"].map(shard_of), [9, 10, 5]);
         let counts = (0..1600).fold([0; SHARDS as usize], |mut counts, number| {
             counts[usize::from(shard_of(&format!("accounts/{number}")))] += 1;

@@ -1,11 +1,12 @@
-//! One shard: a part of the keys, and of each job its part.
+//! One shard of the registry: a part of the keys, and its part of each job.
 //!
 //! Invariants:
 //! - Nothing is kept in memory. Each call is one transaction.
-//! - A report that comes late changes nothing: a key's clock never goes back. But what it told without a commit is lost with its object,
-//!   where the machine's clock was put back: so a key hears whether the list is as it told, and tells again.
-//! - Of a job each key is counted once, whoever visits it again after a crash: where a visit began is compared before it counts.
-//! - A key that can't be visited holds up no other. It is tried again until it can.
+//! - A report that comes late changes nothing, because a key's clock never goes back. But the key's object may be lost
+//!   with a clock that it reported and never committed, and the machine's clock may have been put back. So the answer
+//!   tells a key whether the list matches its report, and if not, the key reports again.
+//! - A job counts each key once, even if it is visited again after a crash: a visit counts only if the walk is still where the visit began.
+//! - A key that can't be visited delays no other key. It is tried again until it can be visited.
 
 use super::listing::{Few, Listing, Order};
 use super::{Report, SHARDS};
@@ -14,39 +15,40 @@ use sha2::{Digest, Sha256};
 
 const SCHEMA_VERSION: i64 = 1;
 const CREATE: &str = include_str!("shard.sql");
-/// What shards of earlier builds lack. All of it leaves the version as it is: an earlier build that is put back works on.
+/// What shards of earlier builds lack. It leaves the version unchanged, so that an earlier build still works after a rollback.
 const ADDED: [&str; 6] = [
-    // What was taken out, without its name: `at_ms` by the wall clock, `seen_ms` by its own. Some earlier builds have it.
+    // The keys that were taken out, as hashes: `at_ms` by the wall clock, `seen_ms` by the key's clock. Some earlier
+    // builds have this table.
     "CREATE TABLE IF NOT EXISTS gone (hash BLOB PRIMARY KEY, at_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS gone_at ON gone (at_ms)",
-    // How many keys there were when a job began: to count those ahead with each step would read all of them each time.
+    // How many keys there were when a job began. Otherwise each step would read all keys ahead to count them.
     "CREATE TABLE walks (id INTEGER PRIMARY KEY, keys INTEGER NOT NULL) STRICT",
     "INSERT INTO walks SELECT id, done + (SELECT count(*) FROM undone WHERE undone.id = jobs.id) \
      + (SELECT count(*) FROM keys WHERE key > place) FROM jobs WHERE is_walked = 0",
-    // Earlier builds kept it, and it may be the name of a key that was deleted for privacy.
+    // Earlier builds kept the place, which may be the name of a key that was deleted for privacy.
     "UPDATE jobs SET place = '' WHERE is_walked = 1",
-    // A deletion looks for its key in all jobs. It comes last: where it is, all of this is.
+    // Used by a deletion, which looks for its key in all jobs. It is made last: if it exists, all of this exists.
     "CREATE INDEX undone_key ON undone (key)",
 ];
-/// And of those that have all that.
+/// What shards lack that have all of [`ADDED`].
 const ADDED_SINCE: [&str; 2] = [
-    // Of few keys, so that all others have no row more.
+    // A separate table, because few keys have doubts, and the others need no row.
     "CREATE TABLE doubts (key TEXT PRIMARY KEY, in_doubt INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-    // Whichever build takes a key out: its name may be a person's. It comes last.
+    // Deletes the row with its key, whichever build takes the key out, since the name may identify a person. It is made last.
     "CREATE TRIGGER doubts_gone AFTER DELETE ON keys BEGIN DELETE FROM doubts WHERE key = old.key; END",
 ];
-/// And of those that have that too: the same of what was refused for good.
+/// What shards lack that have all of [`ADDED_SINCE`]: the same for effects that were refused for good.
 const ADDED_LAST: [&str; 2] = [
     "CREATE TABLE refusals (key TEXT PRIMARY KEY, parked INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TRIGGER refusals_gone AFTER DELETE ON keys BEGIN DELETE FROM refusals WHERE key = old.key; END",
 ];
-/// So long after a key was taken out, a report of before may still come.
+/// How long after a key was taken out an earlier report of it may still come, in ms.
 const LATE_MS_MAX: i64 = 3_600_000;
-/// So many keys are visited in one call. What is told of a job moves on by as many, however long a key takes.
+/// How many keys one call visits. The progress of a job is updated after each call, however long a key takes.
 const VISIT_KEYS: i64 = 8;
-/// Of those that failed, so many are named.
+/// How many of the keys that failed are named.
 const FAILED_MAX: i64 = 20;
-/// So many jobs that are done are kept, for who asks again how far one is.
+/// How many finished jobs are kept, for callers that ask again about their progress.
 const DONE_MAX: i64 = 100;
 
 /// One shard, over its storage.
@@ -55,47 +57,47 @@ pub struct Shard<'a> {
     number: u8,
 }
 
-/// What is to be visited.
+/// Keys to visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
-    /// Where the walk is; `None`: these are tried again.
+    /// Where the walk is; `None` if these keys are tried again.
     pub place: Option<String>,
-    /// The keys. None: the job is done.
+    /// The keys. If there are none, the job is done.
     pub keys: Vec<String>,
 }
 
-/// What became of a visit.
+/// The result of visiting a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tried {
-    /// All is done.
+    /// The key has done all of it.
     Done,
     /// The fence is moved, and there is more to sweep.
     Left,
-    /// It did not answer, or failed.
+    /// The key did not answer, or it failed.
     Failed,
 }
 
 /// How far a shard is with a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// How many keys there are to visit, those that are done among them.
+    /// How many keys there are to visit, including those that are done.
     pub keys: i64,
-    /// How many are done.
+    /// How many keys are done.
     pub done: i64,
-    /// Some of those that failed, and are tried again.
+    /// Some of the keys that failed and will be tried again.
     pub failed: Vec<String>,
-    /// Whether all are done.
+    /// Whether all keys are done.
     pub is_done: bool,
 }
 
 impl Visit {
-    /// What goes to the host, who knows the keys as what follows the place.
+    /// The row for the host: the place, followed by the keys.
     pub fn to_row(&self) -> Row {
         let place = Value::from(self.place.clone());
         [place].into_iter().chain(self.keys.iter().map(|key| key.as_str().into())).collect()
     }
 
-    /// Reads what the host gives back.
+    /// Reads the row that the host gives back.
     pub fn from_row(row: Row) -> Option<Self> {
         let mut values = row.into_iter();
         let place = values.next()?.into_text();
@@ -104,7 +106,7 @@ impl Visit {
 }
 
 impl Tried {
-    /// The host's word.
+    /// Reads the host's word; an unknown word means that the visit failed.
     pub fn from_word(word: &str) -> Self {
         match word {
             "done" => Self::Done,
@@ -115,13 +117,13 @@ impl Tried {
 }
 
 impl Progress {
-    /// What goes to the coordinator's object.
+    /// The row for the coordinator's object.
     pub fn to_row(&self) -> Row {
         let numbers = [self.keys, self.done, i64::from(self.is_done)].map(Value::from);
         numbers.into_iter().chain(self.failed.iter().map(|key| key.as_str().into())).collect()
     }
 
-    /// Reads what came from a shard's object.
+    /// Reads the row of a shard's object.
     pub fn from_row(row: Row) -> Option<Self> {
         let mut values = row.into_iter();
         let mut number = || values.next().as_ref().and_then(Value::as_integer);
@@ -135,25 +137,26 @@ struct Place {
     place: String,
     is_walked: bool,
     done: i64,
-    /// How many keys there were when it began; 0 once all are walked.
+    /// How many keys there were when the job began; 0 once all were visited.
     keys: i64,
 }
 
 impl<'a> Shard<'a> {
-    /// The shard of a number.
+    /// The shard with that number.
     pub fn new(sql: &'a dyn Sql, number: u8) -> Self {
         Self { sql, number }
     }
 
-    /// Takes what a key tells, and answers what it is to forget: what was first sent before this, in Unix s. `None`: the key has told
-    /// by a later clock, and is listed though it is gone, or is not though it is there. `now_ms`: the wall clock.
+    /// Takes a key's report. Returns the instant before which first-sent requests are to be forgotten, in Unix seconds.
+    /// `None`: the list does not match the report, because the key has reported with a later clock before. `now_ms`: the
+    /// wall clock.
     pub fn report(&self, report: &Report, now_ms: i64) -> Result<Option<i64>, SqlError> {
         let Report { at, records, tombstones, bytes, oldest, in_doubt, parked, .. } = *report;
         let key = Value::from(report.key.as_str());
         let hash = Value::Blob(Sha256::digest(&report.key).to_vec());
         atomically(self.sql, || {
             self.create()?;
-            // Its name may be a person's, and the hash can be tried: it stays no longer than it is needed.
+            // A name can be found from its hash by trying, and may identify a person. So the hash stays no longer than necessary.
             self.sql.exec("DELETE FROM gone WHERE at_ms < ?1", &[(now_ms - LATE_MS_MAX).into()])?;
             if report.is_listed {
                 let statement = "INSERT INTO keys SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 \
@@ -171,7 +174,7 @@ impl<'a> Shard<'a> {
                 self.sql.exec(statement, &[hash, now_ms.into(), at.into()])?;
                 let statement = "DELETE FROM keys WHERE key = ?1 AND seen_ms <= ?2";
                 self.sql.exec(statement, &[key.clone(), at.into()])?;
-                // Its deletion has moved its fence: a job that could not visit it has nothing left to do there.
+                // The deletion of the key has moved its fence, so a job that could not visit it has nothing left to do there.
                 let gone = "undone.key = ?1 AND NOT EXISTS (SELECT 1 FROM keys WHERE keys.key = ?1)";
                 let statement =
                     format!("UPDATE jobs SET done = done + 1 WHERE id IN (SELECT id FROM undone WHERE {gone})");
@@ -185,7 +188,7 @@ impl<'a> Shard<'a> {
         })
     }
 
-    /// Keeps what a key has told at an instant, if that is the last that it told.
+    /// Stores a number from a key's report, if that is its latest report.
     fn put(&self, few: Few, key: &Value, at: i64, count: i64) -> Result<(), SqlError> {
         let (table, column) = few.stored();
         if count > 0 {
@@ -202,7 +205,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// How many keys there are with that prefix; the first of those that are asked for, and one more.
+    /// How many keys there are with that prefix; and the keys that are asked for, with one more.
     pub fn list(&self, listing: &Listing) -> Result<(i64, Vec<Row>), SqlError> {
         if !self.check()? {
             return Ok((0, Vec::new()));
@@ -211,17 +214,17 @@ impl<'a> Shard<'a> {
             Some((number, key)) => (*number, key.as_str()),
             None => (i64::MAX >> 11, ""),
         };
-        // One of an earlier build lacks what is read here.
+        // A shard of an earlier build lacks tables that are read here.
         atomically(self.sql, || self.create())?;
         let column = match listing.order {
             Order::Newest => "created_ms",
             Order::Heaviest => "bytes",
             Order::Name => "0",
         };
-        // Those that few keys are of are looked up, and put in order.
+        // If only keys with something rare are asked for, they are read from their own small table, and then sorted.
         let of = listing.few.map_or("keys", |few| few.stored().0);
         let from = if listing.few.is_some() { format!("{of} CROSS JOIN keys USING (key)") } else { of.to_owned() };
-        // The first condition is what an index can seek by.
+        // The first condition is one that an index can seek by.
         let (after, order) = match listing.order {
             Order::Name => ("key > ?2 AND ?1 = ?1".to_owned(), "key".to_owned()),
             _ => (format!("{column} <= ?1 AND ({column} < ?1 OR key > ?2)"), format!("{column} DESC, key")),
@@ -247,7 +250,7 @@ impl<'a> Shard<'a> {
         if self.check()? { self.number_of("SELECT count(*) FROM keys", &[]) } else { Ok(0) }
     }
 
-    /// What is to be visited next for a job, which begins with the first call.
+    /// The next keys to visit for a job. The first call begins the job.
     pub fn visit(&self, id: i64, before_s: i64) -> Result<Visit, SqlError> {
         atomically(self.sql, || {
             self.create()?;
@@ -261,8 +264,8 @@ impl<'a> Shard<'a> {
                 if !keys.is_empty() {
                     return Ok(Visit { place: Some(job.place), keys });
                 }
-                // The place may be the name of a key that is deleted for privacy. Others that have theirs still were walked by an
-                // earlier build that was put back for a while.
+                // Clears the place, which may be the name of a key that is deleted for privacy. Other walked jobs may
+                // still have one, from an earlier build that ran again for a while.
                 let statement =
                     "UPDATE jobs SET is_walked = 1, place = '' WHERE id = ?1 OR (is_walked = 1 AND place <> '')";
                 self.sql.exec(statement, &[id.into()])?;
@@ -272,7 +275,7 @@ impl<'a> Shard<'a> {
         })
     }
 
-    /// Counts what became of a visit. One that began where the walk no longer is counts for nothing.
+    /// Counts the results of a visit. A visit counts for nothing if the walk is no longer where the visit began.
     pub fn visited(&self, id: i64, visit: &Visit, tried: &[Tried]) -> Result<Progress, SqlError> {
         atomically(self.sql, || {
             let Some(job) = self.job(id)? else { return Err(SqlError("no such job".to_owned())) };
@@ -305,7 +308,7 @@ impl<'a> Shard<'a> {
     }
 
     fn begin(&self, id: i64, before_s: i64) -> Result<Place, SqlError> {
-        // From here on, whoever registers is told.
+        // From here on, each key that registers is told.
         self.sql.exec("UPDATE registry SET before_s = max(before_s, ?1)", &[before_s.into()])?;
         self.sql.exec("INSERT INTO jobs VALUES (?1, ?2, '', 0, 0)", &[id.into(), before_s.into()])?;
         let statement = "DELETE FROM jobs WHERE id <= ?1 AND is_walked = 1 \
@@ -322,13 +325,13 @@ impl<'a> Shard<'a> {
         let undone = self.number_of("SELECT count(*) FROM undone WHERE id = +?1", &[id.into()])?;
         let statement = "SELECT key FROM undone WHERE id = +?1 AND has_failed = 1 ORDER BY key LIMIT +?2";
         let failed = self.texts(statement, &[id.into(), FAILED_MAX.into()])?;
-        // Those that were visited may be more than there were: some have registered since.
+        // More keys may have been visited than there were at the beginning: some have registered since.
         let keys = job.keys.max(job.done + undone);
         Ok(Progress { keys, done: job.done, failed, is_done: job.is_walked && undone == 0 })
     }
 
     fn job(&self, id: i64) -> Result<Option<Place>, SqlError> {
-        // Once all are walked, those that were visited are all that there were.
+        // Once the walk has ended, there were no other keys than those that were visited.
         let statement = "SELECT place, is_walked, done, \
              coalesce((SELECT keys FROM walks WHERE walks.id = jobs.id AND is_walked = 0), 0) FROM jobs WHERE id = ?1";
         let rows = self.sql.exec(statement, &[id.into()])?;
@@ -342,7 +345,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Whether there are tables. Those of another number of shards, or of another shard, are refused.
+    /// Whether there are tables. Fails if they belong to another shard, or have another number of shards.
     fn check(&self) -> Result<bool, SqlError> {
         if !self.has("registry")? {
             return Ok(false);
@@ -372,7 +375,7 @@ impl<'a> Shard<'a> {
         if self.has("refusals_gone")? { Ok(()) } else { ADDED_LAST.into_iter().try_for_each(run) }
     }
 
-    /// Whether there is a table or an index of that name.
+    /// Whether there is a table, an index or a trigger with that name.
     fn has(&self, name: &str) -> Result<bool, SqlError> {
         let found = self.sql.exec("SELECT 1 FROM sqlite_master WHERE name = ?1 LIMIT 1", &[name.into()])?;
         Ok(!found.is_empty())
@@ -393,7 +396,7 @@ fn unreadable() -> SqlError {
     SqlError("a row of the registry is unreadable".to_owned())
 }
 
-/// The first text after all those that begin with `prefix`; `None`: there is none. SQLite compares as characters do.
+/// The first text after all texts that begin with `prefix`; `None` if there is none. SQLite compares in the order of characters.
 fn end_of(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
