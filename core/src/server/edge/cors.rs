@@ -1,9 +1,9 @@
 //! Which pages of other origins may read answers: an allow-list.
 //!
 //! Invariants:
-//! - Nothing else makes an answer readable by another origin: no answer of the layer has a CORS header before it comes by here.
-//! - An origin is allowed by its exact name, never by a part of it. One that is not allowed gets nothing of CORS.
-//! - Where there is a list, every answer says that it depends on the origin, so that no cache hands it to another.
+//! - Nothing else makes an answer readable by another origin: before this module, no answer of the layer has a CORS header.
+//! - An origin is allowed by its exact name, never by a part of it. An origin that is not allowed gets no CORS headers.
+//! - If there is a list, every answer says that it varies by origin, so that no cache gives it to another origin.
 
 use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS};
 use crate::message::Headers;
@@ -11,20 +11,20 @@ use crate::server::answer::Answer;
 
 const SETTING: &str = "SEMEL_ORIGINS";
 const ORIGINS_MAX: usize = 100;
-/// A preflight may be kept for so long. Browsers keep it for less.
+/// How long a preflight may be cached, in seconds. Browsers cache it for less.
 const PREFLIGHT_S: u32 = 86_400;
 
-/// Who may read.
+/// Whose pages may read answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cors {
     /// Pages of any origin.
     Any,
-    /// Pages of these; of none but the worker's own, where there are none.
+    /// Pages of these origins. If the list is empty, only the Worker's own pages.
     Listed(Vec<String>),
 }
 
 impl Cors {
-    /// Reads what an operator has set. Where nothing is, an open deployment is open here as well.
+    /// Reads the operator's setting. Without it, an open deployment allows any origin. The error is for the operator.
     pub fn from_settings(is_open: bool, setting: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let text = setting(SETTING).unwrap_or_default();
         let origins: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
@@ -42,7 +42,8 @@ impl Cors {
         }
     }
 
-    /// Whether who asks may open a socket, which a browser lets any page do: pages that may read, the worker's own, and no page.
+    /// Whether the caller may open a socket, which a browser lets any page do. Allowed are pages that may read answers,
+    /// the Worker's own pages, and callers that are not pages.
     pub fn lets_open(&self, request: &Headers) -> bool {
         let Some(origin) = request.combined("origin") else { return true };
         let own = origin.split_once("://").map(|(_, authority)| authority);
@@ -59,7 +60,7 @@ impl Cors {
         }
     }
 
-    /// Makes an answer readable for the page that asked, if it may read it. `request`: the headers that it asked with.
+    /// Makes an answer readable for the page that asked, if it may read it. `request`: the headers of the page's request.
     pub fn stamp(&self, answer: &mut Answer, request: &Headers) {
         if let Self::Listed(_) = self {
             answer.headers.append("vary", "Origin");
@@ -82,7 +83,7 @@ impl Cors {
     }
 }
 
-/// What a browser asks before it sends: everything of the protocol is allowed, and what it asks for.
+/// The answer to a browser's preflight. It allows all headers of the protocol, and those that the browser asks for.
 pub(super) fn preflight(request: &Headers) -> Answer {
     let asked = request.combined("access-control-request-headers").unwrap_or_default();
     let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -97,7 +98,8 @@ pub(super) fn preflight(request: &Headers) -> Answer {
     Answer { status: 204, headers, body: Vec::new(), log: None }
 }
 
-/// `scheme://host[:port]` as a browser writes it: lower-case, nothing after it, and no port that the scheme has by itself.
+/// Whether a text is `scheme://host[:port]` as a browser writes it: in lower case, with nothing after it, and without the
+/// default port of the scheme.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return false };
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_lowercase())
@@ -116,7 +118,7 @@ mod tests {
         Cors::from_settings(false, |_| Some(text.to_owned()))
     }
 
-    /// The CORS headers, and Vary, of an answer to a page of that origin.
+    /// The CORS headers and `Vary` of an answer to a page of that origin.
     fn stamped(cors: &Cors, origin: Option<&str>) -> Vec<(String, String)> {
         let mut answer = Answer::unavailable("test");
         answer.headers.append("x-own", "1");

@@ -1,7 +1,7 @@
 //! What happens before a key's object is asked.
 //!
-//! - [`router`]: who asks, which key, may they, how long to wait
-//! - [`auth`]: who is asking. [`rate`]: how often. [`cors`]: which pages may read the answer.
+//! - [`router`]: which key is asked, whether the caller may ask it, and how long to wait
+//! - [`auth`]: who asks. [`rate`]: how often. [`cors`]: which pages may read the answer.
 
 pub mod auth;
 pub mod cors;

@@ -1,37 +1,40 @@
-//! How many requests somebody may make: a generic cell rate, with the clock as an argument.
+//! Limits how many requests somebody may make: a generic cell rate algorithm, with the clock as an argument.
 //!
 //! Invariants:
-//! - Of each one there is one instant: when what was taken will have been given back. Nothing else is kept, and nothing once it has passed.
-//!   It is in a table of the host's, so that no crash of the module gives anybody anything back.
-//! - The table is bounded. Who finds no room shares one place with all who found none, so a full table lets nobody past, and who is
-//!   over the limit stays in it.
-//! - Whatever is let in is paid for in full: many at once begin where there is room for a burst, and who made them owes the rest.
-//! - A refusal takes nothing. The wait that it tells is true: whoever waits so long, and asks alone, is let in.
+//! - For each caller one instant is kept: when everything taken will have been given back. Nothing else is kept, and
+//!   nothing once that instant has passed. The instants are in a table of the host, so a crash of the module gives nobody
+//!   anything back.
+//! - The table is bounded. All callers for whom it has no room share one entry. So a full table lets nobody exceed the
+//!   limit, and a caller over the limit stays in it.
+//! - Whatever is admitted is paid for in full: many requests at once may begin if a burst has room for them, and their
+//!   caller owes the rest.
+//! - A refusal takes nothing. The wait that it names is exact: a caller that waits so long, and makes no other request, is admitted.
 
 use crate::server::config::ELEMENTS_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// So many are told apart. All that is kept of one lapses once its burst is given back.
+/// How many callers are told apart. An entry lapses once its burst is given back.
 pub const TABLE_MAX: usize = 10_000;
-/// So many may be taken beside one.
+/// The most requests that may be taken in addition to one.
 pub const MORE_MAX: i64 = ELEMENTS_MAX as i64 - 1;
 const SWEEP_MS: i64 = 1_000;
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// All those for whom there was no room. Neither a principal nor an address is called so.
+/// The entry shared by all callers for whom there was no room. No principal and no address has this name.
 const OTHERS: &str = "\n";
 
-/// Of each one, when what was taken will have been given back, in Unix ns. Who keeps it keeps the limit, whatever becomes of the rest.
+/// For each caller, when everything taken will have been given back, in Unix ns. The limit lasts as long as this table,
+/// whatever happens to the rest.
 pub trait Table: fmt::Debug {
-    /// Somebody's instant; 0: there is none.
+    /// The instant of a caller; 0 if there is none.
     fn get(&self, who: &str) -> i64;
-    /// Sets it.
+    /// Sets the instant of a caller.
     fn put(&mut self, who: &str, free_ns: i64);
-    /// How many there are.
+    /// How many callers it has.
     fn count(&self) -> usize;
-    /// Lets go whose instant has passed.
+    /// Deletes the callers whose instant has passed.
     fn sweep(&mut self, now_ns: i64);
 }
 
@@ -56,28 +59,28 @@ impl Table for BTreeMap<String, i64> {
     }
 }
 
-/// A limit, and where everybody stands.
+/// A limit, with the state of every caller.
 #[derive(Debug)]
 pub struct Rate {
-    /// From one request to the next.
+    /// The time from one request to the next, in ns.
     interval_ns: i64,
-    /// How far ahead of the clock an instant may be, for one more.
+    /// How far ahead of the clock an instant may be if one more request is to be admitted, in ns.
     tolerance_ns: i64,
     table: Box<dyn Table>,
     swept_ms: i64,
 }
 
 impl Rate {
-    /// `per_second` in the long run, and `burst` at once.
+    /// `per_second` requests in the long run, and `burst` at once.
     pub fn new(per_second: u32, burst: u32, table: Box<dyn Table>) -> Self {
         let interval_ns = NS_PER_S / i64::from(per_second.max(1));
         let tolerance_ns = interval_ns.saturating_mul(i64::from(burst.max(1)) - 1);
         Self { interval_ns, tolerance_ns, table, swept_ms: i64::MIN }
     }
 
-    /// Takes one request of somebody; where that is over the limit, tells how many ms to wait, and takes nothing.
+    /// Takes one request of a caller. If that is over the limit, takes nothing, and the error is how many ms to wait.
     pub fn take(&mut self, who: &str, now_ms: i64) -> Result<(), i64> {
-        // The table is asked for each thing once: it is the host's, and every request comes by.
+        // The table belongs to the host and every request needs it, so each value is asked for only once.
         let place = if self.makes_room(who, now_ms) { who } else { OTHERS };
         let ahead_ns = self.ahead_at(place, now_ms);
         let looked = self.looked(ahead_ns);
@@ -85,9 +88,11 @@ impl Rate {
         looked
     }
 
-    /// Takes more of somebody whose one was taken just now, [`MORE_MAX`] at most. They are let in where as many are free, or all that a
-    /// burst has beside that one; what is more is owed. Where they are refused, that one is given back: who asks for all of it again and
-    /// again would never be let in. The wait that it tells is until they would be, with another one.
+    /// Takes more requests of a caller, up to [`MORE_MAX`], for whom one was taken just now.
+    ///
+    /// They are admitted if that many are free, or all that a burst has in addition to that one; any more are owed. If
+    /// they are refused, that one is given back. Otherwise a caller that asks for all of it again and again would never
+    /// be admitted. The error is how many ms to wait until they would be admitted, with another first request.
     pub fn take_more(&mut self, who: &str, more: usize, now_ms: i64) -> Result<(), i64> {
         let more_ns = self.interval_ns.saturating_mul(i64::try_from(more).unwrap_or(MORE_MAX).min(MORE_MAX));
         let free_ns = more_ns.min(self.tolerance_ns);
@@ -106,18 +111,19 @@ impl Rate {
         self.table.put(place, now_ns(now_ms).saturating_add(ahead_ns));
     }
 
-    /// Whether an instant so far ahead is within the limit, and else how many ms to wait.
+    /// Checks that an instant this far ahead is within the limit. The error is how many ms to wait.
     fn looked(&self, ahead_ns: i64) -> Result<(), i64> {
         let over_ns = ahead_ns - self.tolerance_ns;
         if over_ns <= 0 { Ok(()) } else { Err(wait_ms(over_ns)) }
     }
 
-    /// How far ahead of the clock the instant of a place is.
+    /// How far ahead of the clock the instant of an entry is, in ns.
     fn ahead_at(&self, place: &str, now_ms: i64) -> i64 {
         let free_ns = self.table.get(place);
         let ahead_ns = free_ns.saturating_sub(now_ns(now_ms)).max(0);
         let over_ns = self.tolerance_ns.saturating_add(self.interval_ns);
-        // Further than what may be owed is nobody, unless the clock went back: nobody waits until it is there again.
+        // No instant is further ahead than what may be owed, unless the clock went back. In that case, nobody has to wait
+        // until the clock has caught up.
         if ahead_ns > over_ns.saturating_add(self.interval_ns.saturating_mul(MORE_MAX)) { over_ns } else { ahead_ns }
     }
 
@@ -129,7 +135,7 @@ impl Rate {
         self.table.count() < TABLE_MAX || self.table.get(who) != 0
     }
 
-    /// Whether there is room for somebody, if need be after a sweep.
+    /// Whether there is room for a caller, if necessary after a sweep.
     fn makes_room(&mut self, who: &str, now_ms: i64) -> bool {
         if self.has_room(who) {
             return true;
@@ -195,7 +201,7 @@ mod tests {
             assert_eq!((rate.take("a", 0), rate.take_more("a", count - 1, 0)), (Ok(()), Ok(())), "{count}");
             let left = (0..100).filter(|_| rate.take("a", 0).is_ok()).count();
             assert_eq!(left, 10_usize.saturating_sub(costs), "{count}");
-            // However they come, in the long run there are no more than the rate has.
+            // However the requests come, in the long run they do not exceed the rate.
             let paid_ms = 100 * i64::try_from(costs).expect("few");
             assert_eq!((0..100).filter(|_| rate.take("a", paid_ms).is_ok()).count(), 10 - left, "{count}");
         }
@@ -213,14 +219,14 @@ mod tests {
         assert!(early.take("a", wait_ms - 1).is_ok() && early.take_more("a", 7, wait_ms - 1).is_err());
         let mut due = over().0;
         assert_eq!((due.take("a", wait_ms), due.take_more("a", 7, wait_ms)), (Ok(()), Ok(())));
-        // Who asks again each second, as it is told, is let in once it is due, and no sooner.
+        // A caller that asks again each second, as told, is admitted once it is due, and no sooner.
         let mut patient = rate(1, 200);
         assert_eq!((patient.take("a", 0), patient.take_more("a", 199, 0)), (Ok(()), Ok(())));
         let asks = |rate: &mut Rate, now_ms| rate.take("a", now_ms).is_ok() && rate.take_more("a", 63, now_ms).is_ok();
         assert_eq!((1..1_000).find(|second| asks(&mut patient, second * 1_000)), Some(64));
         let mut single = rate(1, 1);
         assert_eq!((single.take("a", 0), single.take_more("a", 5, 0)), (Ok(()), Ok(())), "there is no room for more");
-        // Where what lets one in is in another isolate, nothing was taken here just now.
+        // If the first request was admitted in another isolate, nothing was taken here just now.
         let mut apart = rate(10, 1);
         assert_eq!((apart.take_more("a", 255, 0), apart.take_more("a", 255, 100)), (Ok(()), Err(25_300)));
     }
@@ -255,11 +261,11 @@ mod tests {
         assert!(rate.take("over", 1).is_err(), "still over");
         let granted = (0..1_000).filter(|n| rate.take(&format!("another {n}"), 1).is_ok()).count();
         assert_eq!(granted, 0, "those without room share one place, and it is taken");
-        // Once what they took is given back, their places are free.
+        // Once everything taken is given back, the entries are free.
         assert!((0..1_000).all(|n| rate.take(&format!("late {n}"), 10_000).is_ok()));
     }
 
-    /// A table that counts what it is asked.
+    /// A table that counts the calls to it.
     #[derive(Debug, Default)]
     struct Counted(BTreeMap<String, i64>, std::rc::Rc<std::cell::Cell<[u32; 3]>>);
 

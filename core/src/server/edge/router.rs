@@ -1,12 +1,13 @@
-//! What happens before a key's object is asked: who asks, which key, may they, how long to wait.
+//! What happens before a key's object is asked: who asks, which key, whether they may, and how long to wait.
 //!
 //! Invariants:
-//! - Authentication comes before everything else but the size of the head, and but on the way to a socket. So does the rate, which it
-//!   tells apart.
-//! - What is the administrator's is decided by the decoded path, before anything of it is parsed.
-//! - An answer from here carries no `Semel-Key`: no object was asked, no acknowledgement applied.
-//! - A path of the application's that nothing handles reaches no object. One of the protocol's names any key, used or not; what is asked there leaves no
-//!   tables, but there is an object for it, and for a socket even before it is known who asks.
+//! - Authentication comes before everything else, and so does the rate, which depends on who asks. The exceptions are the
+//!   check of the head's size, preflights, the health check, and the opening of a socket.
+//! - The decoded path decides whether a request is the administrator's, before anything of it is parsed.
+//! - An answer from here has no `Semel-Key`: no object was asked, and no acknowledgement was applied.
+//! - An application's path that nothing handles reaches no object. A path of the protocol may name any key, used or not.
+//!   A request to an unused key leaves no tables, but it creates an object. The opening of a socket does so even before
+//!   it is known who asks.
 
 use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
 use super::cors;
@@ -30,9 +31,9 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
-    /// It is answered here.
+    /// The router answers it.
     Answer(Answer),
-    /// It goes to the object of a key.
+    /// To the object of a key.
     Object {
         /// The key.
         key: Key,
@@ -41,7 +42,7 @@ pub enum Route {
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
-    /// It reads what is executed elsewhere, where it is to be sent: it has no turn, and no object is asked but for what it acknowledges.
+    /// It reads what is executed elsewhere, and is sent there. It takes no turn, and an object is asked only if it acknowledges something.
     Elsewhere {
         /// The key.
         key: Key,
@@ -49,37 +50,37 @@ pub enum Route {
         principal: Principal,
         /// How long to wait for the answer, in ms.
         wait_ms: i64,
-        /// Whether it goes to the object of its key first, which does what comes along with it.
+        /// Whether it goes to the object of its key first, which applies what comes along.
         acknowledges: bool,
     },
-    /// It goes to the object of a key, which judges what is in it.
+    /// To the object of a key, which judges each request in the batch.
     Batch {
         /// The key.
         key: Key,
-        /// Who is authenticated, and what they may.
+        /// Who is authenticated, and what they may do.
         asker: Asker,
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
-    /// It goes to the object of a key, which has yet to learn who asks.
+    /// To the object of a key, which still has to learn who asks.
     Socket {
         /// The key.
         key: Key,
         /// How long to wait for the object's answer, in ms.
         wait_ms: i64,
     },
-    /// It goes to the registry of keys, whose answers only the administrator gets.
+    /// To the registry of keys. Only the administrator gets its answers.
     Registry {
         /// What is asked.
         asked: Asked,
         /// How long to wait for an answer, in ms.
         wait_ms: i64,
     },
-    /// Who asks can't be told yet: keys are being fetched, or there is a signature to check.
+    /// Who asks is not known yet: keys are being fetched, or there is a signature to check.
     Wait,
 }
 
-/// Routes a request by its head.
+/// Routes a request by its method, URL and headers.
 pub fn route<H: Handler>(
     handler: &H,
     config: &Config,
@@ -111,15 +112,15 @@ pub fn route<H: Handler>(
     }
 }
 
-/// Why nobody can be let in is for whoever runs it.
+/// Logs why nobody can be admitted, which only the operator can change.
 fn told(problem: &Problem) -> Answer {
     let answer = Answer::problem(problem);
     if problem.code == Code::Unavailable { answer.with_log(problem.detail.as_str()) } else { answer }
 }
 
-/// Routes a change of the application that the deployment itself asks for, under a name of the layer's own: nobody has to be authenticated,
-/// and no rate holds. So nothing of the protocol may be asked this way, and nothing read; but where it `cancels` what it has asked for, that
-/// alone may be.
+/// Routes a request that the deployment itself makes, under one of the layer's own principals: nobody has to be
+/// authenticated, and no rate applies. So only changes of the application may be made in this way. With `cancels`, only
+/// the cancellation of such a change may be.
 pub fn route_own<H: Handler>(
     handler: &H,
     (principal, cancels): (Principal, bool),
@@ -151,7 +152,7 @@ fn find_object<H: Handler>(
     headers: &Headers,
     now_ms: i64,
 ) -> Result<Route, Refusal> {
-    // Browsers can't say who they are when they open a socket: its first frame does.
+    // Browsers can't send credentials when they open a socket, so its first frame has them.
     if let Some(key) = socket_key(method, (pathname, search), headers) {
         gate.admit_stranger(headers, now_ms)?;
         return Ok(Route::Socket { key, wait_ms: wait_ms(headers, now_ms) });
@@ -164,7 +165,7 @@ fn find_object<H: Handler>(
         Some(Control::Batch) => Ok(Route::Batch { key, asker, wait_ms }),
         Some(Control::Socket) => Err(Problem::new(Code::NotFound, "a socket is opened by Upgrade: websocket").into()),
         None if method.reads() && handler.is_remote(method, &path) => {
-            // It goes to no object that would.
+            // No object checks this request, so it is checked here.
             malformed(handler, method, &path, headers, now_ms).map_or(Ok(()), Err)?;
             let acknowledges = headers.get("semel-ack").is_some();
             Ok(Route::Elsewhere { key, principal: asker.principal, wait_ms, acknowledges })
@@ -173,7 +174,7 @@ fn find_object<H: Handler>(
     }
 }
 
-/// The key of a request to open a socket.
+/// The key of a request to open a socket; `None` for any other request.
 fn socket_key(method: &Method, (pathname, search): (&str, &str), headers: &Headers) -> Option<Key> {
     headers.get("upgrade").filter(|to| to.eq_ignore_ascii_case("websocket"))?;
     let path = Path::new(pathname, search).ok()?;
@@ -183,7 +184,7 @@ fn socket_key(method: &Method, (pathname, search): (&str, &str), headers: &Heade
     }
 }
 
-/// The key of a request, and what is asked of it if that is the protocol's; unless who asks may not.
+/// The key of a request, and what it asks if its path is the protocol's. Fails if the caller may not ask it.
 pub(in crate::server) fn judge<H: Handler>(
     handler: &H,
     asker: &Asker,
@@ -200,8 +201,8 @@ pub(in crate::server) fn judge<H: Handler>(
         Ok(None) => Err(Problem::new(Code::NotFound, "no such control path and method")),
         Err(problem) => Err(problem.clone()),
     };
-    // In the order of checks, parsing comes before the key rule. The object parses; only on the way to a refusal is it
-    // done here as well, to give the first reason.
+    // Parsing comes before the key rule in the order of checks. Normally the object parses; a request that is refused
+    // here is parsed here too, so that the answer gives the first reason.
     let key = ruled.map_err(|problem| malformed(handler, method, path, headers, now_ms).unwrap_or(problem))?;
     let control = control.ok().flatten().map(|(_, control)| control);
     let granted = check_granted(asker, method, control.as_ref(), &key, headers);
@@ -209,7 +210,8 @@ pub(in crate::server) fn judge<H: Handler>(
     Ok((key, control))
 }
 
-/// What a token allows covers acknowledgements too, wherever they ride: they end what an outcome can still tell.
+/// Checks what the token allows. That covers acknowledgements, even those that come along with another request, because
+/// they delete outcomes.
 fn check_granted(
     Asker { grant, .. }: &Asker,
     method: &Method,
@@ -218,11 +220,11 @@ fn check_granted(
     headers: &Headers,
 ) -> Result<(), Problem> {
     let is_allowed = match control {
-        // What is in a batch is judged one by one.
+        // Each request in a batch is judged by itself.
         Some(Control::LookUp(_) | Control::Batch | Control::Socket) => grant.allows_key(key),
         Some(Control::Acknowledge | Control::Cancel | Control::TakeOver) => grant.allows_some_change(key),
         None => grant.allows(method, key),
-        // Nobody's token allows what is the administrator's.
+        // No token of a user allows an administrator's request.
         Some(Control::Admin(_)) => false,
     };
     let acknowledges = headers.get("semel-ack").is_some();
@@ -233,7 +235,7 @@ fn check_granted(
     }
 }
 
-/// Whether a path is the administrator's, however it is escaped, and whatever comes after.
+/// Whether a path is the administrator's, however it is escaped, and whatever follows the prefix.
 pub(in crate::server) fn is_administrative(pathname: &str) -> bool {
     let mut segments = pathname.split('/').skip(1);
     ["semel", "v1", "admin"].iter().all(|expected| {
@@ -255,13 +257,13 @@ fn administrative<H: Handler>(
     let named = header::key(headers).map_err(Problem::from)?;
     let wait_ms = wait_ms(headers, now_ms);
     if let Some(asked) = registry::parse(method, &path)? {
-        // Of a listing nothing is read any more.
+        // A listing is not parsed any further, so it is checked here.
         malformed(handler, method, &path, headers, now_ms)
             .filter(|_| matches!(asked, Asked::Keys(_)))
             .map_or(Ok(()), Err)?;
         return Ok(Route::Registry { asked, wait_ms });
     }
-    // A path of the application that decodes to one of these is neither.
+    // An application's path that decodes to one of these belongs to neither.
     let segments = if path.is_control() { path.segments() } else { Vec::new() };
     match segments.as_slice() {
         ["semel", "v1", "admin", "keys", key, ..] if control::parse(method, &path)?.is_some() => {
@@ -289,7 +291,7 @@ fn ruled_key<H: Handler>(handler: &H, method: &Method, path: &Path, named: Optio
     agreed(rule, named)
 }
 
-/// The key of the path, unless `Semel-Key` names another.
+/// The key of the path. Fails if `Semel-Key` names another one.
 fn agreed(key: Key, named: Option<Key>) -> Result<Key, Problem> {
     match named {
         Some(named) if named != key => {
@@ -315,7 +317,8 @@ fn malformed<H: Handler>(handler: &H, method: &Method, path: &Path, headers: &He
     }
 }
 
-/// As long as the client would wait, never past its deadline. An attempt that comes late may still get an outcome.
+/// How long to wait for an answer, in ms: as long as the client would, but never past its deadline. With a deadline that
+/// has passed it waits too, since the attempt may still get an outcome.
 pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     let wait_ms = i64::from(header::wait_s(headers)) * 1000;
     match header::deadline_ms(headers, now_ms) {
@@ -324,7 +327,7 @@ pub fn wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     }
 }
 
-/// The same for who waits until another attempt is through. Who comes too late to start is told at once what there is.
+/// How long to wait until another attempt is through, in ms. An attempt that is too late to start does not wait, and gets what there is.
 pub fn turn_wait_ms(headers: &Headers, now_ms: i64) -> i64 {
     let is_late = header::deadline_ms(headers, now_ms).is_some_and(|deadline_ms| deadline_ms < now_ms);
     if is_late { 0 } else { wait_ms(headers, now_ms) }

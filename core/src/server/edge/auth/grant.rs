@@ -1,7 +1,7 @@
-//! What a token allows: its claim `semel`, `{"methods":[...],"keys":[patterns]}`.
+//! What a token allows, from its claim `semel`: `{"methods":[...],"keys":[patterns]}`.
 //!
-//! Invariant: a limit that can't be read makes the token invalid. It is never taken for none; nor is `null`, which some issuers write for an
-//! empty list.
+//! Invariant: a limit that can't be read makes the token invalid, and never counts as no limit. The same holds for
+//! `null`, which some issuers write for an empty list.
 
 use crate::id::Key;
 use crate::message::Method;
@@ -9,7 +9,7 @@ use crate::server::config::pattern::KeyPattern;
 use crate::server::json::read::Members;
 use crate::server::json::write::{Object, Written, array};
 
-/// What may be asked. What is left out is not limited.
+/// What a token allows. A limit that is left out does not apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
     methods: Option<Vec<Method>>,
@@ -31,19 +31,19 @@ impl Grant {
         Ok(Self { methods: each(methods, method)?, keys: each(keys, KeyPattern::try_from)? })
     }
 
-    /// For [`Grant::read`].
+    /// Writes the limits for [`Grant::read`].
     pub(super) fn written(&self) -> Written {
         let methods = self.methods.as_ref().map(|methods| array(methods.iter().map(Method::as_str)));
         let keys = self.keys.as_ref().map(|keys| array(keys.iter().map(KeyPattern::as_str)));
         Object::default().with_some("methods", methods).with_some("keys", keys).end()
     }
 
-    /// Whether anything may be asked of a key.
+    /// Whether the key may be asked at all.
     pub fn allows_key(&self, key: &Key) -> bool {
         self.keys.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(key)))
     }
 
-    /// Whether a request to a key may have this method. Who may `GET` may `HEAD`.
+    /// Whether a request to a key may have this method. `HEAD` is allowed with `GET`.
     pub fn allows(&self, method: &Method, key: &Key) -> bool {
         let asked = if *method == Method::Head { &Method::Get } else { method };
         let is_granted = |granted: &Method| granted == method || granted == asked;

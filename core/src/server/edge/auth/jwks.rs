@@ -1,35 +1,36 @@
-//! When the keys behind a URL are fetched, and what is known meanwhile. Pure: the host fetches, the clock is an argument.
+//! Decides when a JWK set behind a URL is fetched, and which keys are used meanwhile. This module does no I/O: the host
+//! fetches, and the clock is an argument.
 //!
 //! Invariants:
-//! - A set is asked for again once it is [`REFRESH_MS`] old, or for a `kid` that it lacks, but at most once in [`PAUSE_MS`], whatever
-//!   became of the fetch before: no stranger can have the issuer's server flooded.
-//! - The host fetches beside the requests. One waits only where no key that it could be judged by is young enough.
-//! - A fetch that fails changes no key: the old ones go on until they are [`STALE_MS_MAX`] old. A token that can't be judged for want of
-//!   keys is nobody's fault, and no refusal.
+//! - A set is fetched again once it is [`REFRESH_MS`] old, or for a `kid` that it lacks, but at most once in
+//!   [`PAUSE_MS`], whether or not the last fetch succeeded. So nobody can make the layer flood the issuer's server.
+//! - The host fetches while requests go on. A request waits only if no young enough key can judge it.
+//! - A fetch that fails changes no key: the old keys are used until they are [`STALE_MS_MAX`] old. A token that can't be
+//!   judged for lack of keys is not refused as wrong: the caller is told to try again.
 
 use super::keys::{KeySet, VerifyingKey};
 use std::rc::Rc;
 
-/// So old, a set is fetched again, while nobody waits for it.
+/// The age at which a set is fetched again while nobody waits for it, in ms.
 pub const REFRESH_MS: i64 = 150_000;
-/// A set that was fetched is taken as it is for so long.
+/// For how long a fetched set is used as it is, in ms.
 pub const LIFETIME_MS: i64 = 300_000;
-/// So old may it be where no other can be had.
+/// The greatest age of a set that is used because no other can be fetched, in ms.
 pub const STALE_MS_MAX: i64 = 86_400_000;
-/// Between the starts of two fetches lies at least so much.
+/// The least time between the starts of two fetches, in ms.
 pub const PAUSE_MS: i64 = 30_000;
-/// A fetch that took longer than this has failed.
+/// A fetch that takes longer than this has failed, in ms.
 pub const FETCH_MS_MAX: i64 = 5_000;
 
-/// What is known of a `kid`.
+/// What is known about a `kid`.
 #[derive(Debug)]
 pub(super) enum Found {
     Key(Rc<VerifyingKey>),
-    /// There is no such key.
+    /// There is no key with it.
     Unknown,
-    /// It can't be told whether there is.
+    /// It is not known whether there is a key with it.
     Unavailable,
-    /// The set is being fetched: the caller asks again in a moment.
+    /// The set is being fetched, and the caller has to ask again in a moment.
     Wait,
 }
 
@@ -40,12 +41,12 @@ pub(super) struct Keys {
     url: Option<String>,
     fetched: KeySet,
     fetched_ms: Option<i64>,
-    /// The start of the last fetch.
+    /// When the last fetch began.
     started_ms: Option<i64>,
-    /// When a fetch failed, if none has succeeded since.
+    /// When the last fetch failed; `None` if it succeeded.
     failed_ms: Option<i64>,
     is_fetching: bool,
-    /// Whether the host has yet to begin with it.
+    /// Whether the host still has to begin the fetch.
     is_wanted: bool,
 }
 
@@ -61,7 +62,7 @@ impl Keys {
         if self.url.is_none() {
             return Found::Unknown;
         }
-        // Where the clock was put back, nothing waits until it is there again.
+        // If the clock went back, nothing waits until it has caught up.
         let since = |past: Option<i64>| past.map_or(i64::MAX, |past| now_ms.saturating_sub(past).saturating_abs());
         let age_ms = since(self.fetched_ms);
         let key = self.fetched.get(kid).filter(|_| age_ms < STALE_MS_MAX);
@@ -71,7 +72,7 @@ impl Keys {
             self.is_wanted = true;
         }
         let is_fetching = self.is_fetching && since(self.started_ms) < FETCH_MS_MAX;
-        // Who failed just now may fail slowly again: nobody waits for that.
+        // After a failure, the next fetch may be slow and fail again, so nobody waits for it.
         let is_usable = age_ms < LIFETIME_MS || since(self.failed_ms) < LIFETIME_MS || !is_fetching;
         match key {
             Some(key) if is_usable => Found::Key(key),
@@ -81,12 +82,12 @@ impl Keys {
         }
     }
 
-    /// From where the set is to be fetched now, if it is. It is told once.
+    /// The URL from which the set is to be fetched now; `None` if it is not. Each fetch is returned once.
     pub fn wanted(&mut self) -> Option<&str> {
         std::mem::take(&mut self.is_wanted).then_some(self.url.as_deref()).flatten()
     }
 
-    /// What a fetch brought: the text of a set, or nothing. An error is for the log.
+    /// Takes the result of a fetch: the text of a set, or nothing. The error is for the log.
     pub fn fetched(&mut self, text: Option<&str>, now_ms: i64) -> Result<(), String> {
         self.is_fetching = false;
         self.failed_ms = Some(now_ms);
@@ -97,7 +98,7 @@ impl Keys {
         Ok(())
     }
 
-    /// What the module before this one had fetched, if anything, and when the last fetch began.
+    /// Takes what the module before this one had fetched, if anything, and when the last fetch began.
     pub fn kept(&mut self, text: Option<&str>, fetched_ms: i64, started_ms: i64) {
         if self.fetched(text, fetched_ms).is_err() {
             self.failed_ms = None;

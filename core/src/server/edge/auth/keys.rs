@@ -1,12 +1,12 @@
 //! The keys that tokens are verified with, read from a JWK set.
 //!
 //! Invariants:
-//! - A key has a `kid` and one algorithm, which its type and curve tell. A token can't choose another.
-//! - What an operator sets is read strictly; of what is fetched, keys that can't be used are left out.
+//! - A key has a `kid` and one algorithm, which follows from its type and curve. A token can't choose another algorithm.
+//! - An operator's set is read strictly. Of a fetched set, keys that can't be used are left out.
 //! - A secret never comes from a URL.
-//! - HS256, RS256, ES256 and EdDSA with Ed25519, and nothing else, and nothing that signs.
-//! - What a secret has signed is checked here; what a key pair has, by the host, which is handed the public half as it is written here anew: of
-//!   what a set says beside that, nothing reaches it.
+//! - The algorithms are HS256, RS256, ES256 and EdDSA with Ed25519, and no others. Nothing here signs.
+//! - Signatures made with a secret are checked here. Those of a key pair are checked by the host, which gets the public
+//!   half, written anew here. Nothing else from the set reaches the host.
 
 use crate::server::json::read::{Json, Members};
 use crate::server::json::write::Object;
@@ -18,20 +18,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// A set has at most so many keys.
+/// The most keys in a set.
 pub const KEYS_MAX: usize = 100;
-/// HS256 with a shorter secret can be guessed (RFC 7518, 3.2).
+/// A shorter secret for HS256 can be guessed (RFC 7518, 3.2), in bytes.
 const SECRET_BYTES_MIN: usize = 32;
-/// RS256 with a shorter modulus can be broken (RFC 7518, 3.3).
+/// A shorter modulus for RS256 can be broken (RFC 7518, 3.3).
 const MODULUS_BITS_MIN: usize = 2048;
-/// A longer one takes long to check with, and one of 8,192 bits has ended a workerd.
+/// A check with a longer modulus takes long, and one with 8,192 bits has crashed workerd.
 const MODULUS_BITS_MAX: usize = 4096;
-/// 65537, which all issuers have.
+/// 65537, which all issuers use.
 const EXPONENT: &str = "AQAB";
-/// A coordinate of P-256, and a point of Ed25519.
+/// The length of a coordinate of P-256, and of a point of Ed25519.
 const POINT_BYTES: usize = 32;
-/// The points of Ed25519 of small order, in all their forms but for the sign: anybody could sign under them, and a runtime may take
-/// them. They are what libsodium refuses as well.
+/// The points of Ed25519 of small order, in every encoding except for the sign. Anybody could sign under such a key, and
+/// a runtime may accept it. libsodium refuses the same points.
 const WEAK_POINTS: [&str; 7] = [
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
@@ -42,27 +42,27 @@ const WEAK_POINTS: [&str; 7] = [
     "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o",
 ];
 
-/// One key, which is of one algorithm.
+/// One key, with its one algorithm.
 pub struct VerifyingKey {
     algorithm: Algorithm,
-    /// Another key under the same `kid` has another one.
+    /// A hash of the key, which differs for another key with the same `kid`.
     pub(super) id: [u8; 32],
 }
 
 enum Algorithm {
     Hs256(Hmac<Sha256>),
-    /// Of a key pair: what it is called, and the public half as a JWK.
+    /// A key pair: the name of its algorithm, and the public half as a JWK.
     Public(&'static str, String),
 }
 
-/// A signature that the host is to check.
+/// A signature for the host to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
     /// RS256, ES256 or EdDSA.
     pub alg: &'static str,
-    /// The public half of the key: a JWK with the members that it must have, and no others.
+    /// The public half of the key: a JWK with only the required members.
     pub jwk: String,
-    /// What is signed.
+    /// The text that is signed.
     pub message: String,
     /// The signature.
     pub signature: Vec<u8>,
@@ -70,14 +70,14 @@ pub struct Signed {
 
 /// What can be said of a signature here.
 pub(super) enum Look {
-    /// It is right, or not.
+    /// Whether it is right.
     Done(bool),
-    /// The host is to say it.
+    /// The host has to check it.
     Ask(Signed),
 }
 
 impl VerifyingKey {
-    /// What a token that this key verifies has as `alg`.
+    /// The `alg` of tokens that this key verifies.
     fn alg(&self) -> &'static str {
         match self.algorithm {
             Algorithm::Hs256(_) => HS256,
@@ -85,14 +85,14 @@ impl VerifyingKey {
         }
     }
 
-    /// Whether a token that says `alg` may be of this key.
+    /// Whether this key may verify a token with that `alg`.
     pub(super) fn is_of(&self, alg: &str) -> bool {
         is_called(self.alg(), alg)
     }
 
     pub(super) fn look(&self, message: &str, signature: Vec<u8>) -> Look {
         match &self.algorithm {
-            // In constant time.
+            // This compares in constant time.
             Algorithm::Hs256(mac) => Look::Done(mac.clone().chain_update(message).verify_slice(&signature).is_ok()),
             Algorithm::Public(alg, jwk) => {
                 Look::Ask(Signed { alg, jwk: jwk.clone(), message: message.to_owned(), signature })
@@ -101,7 +101,7 @@ impl VerifyingKey {
     }
 }
 
-/// Nothing of it: it may be a secret.
+/// Shows nothing of the key, which may be a secret.
 impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a key for {}", self.alg())
@@ -113,7 +113,7 @@ const RS256: &str = "RS256";
 const ES256: &str = "ES256";
 const EDDSA: &str = "EdDSA";
 
-/// Whether an algorithm has that name. `Ed25519` is what RFC 9864 calls EdDSA with its curve.
+/// Whether an algorithm has that name. RFC 9864 calls EdDSA with this curve `Ed25519`.
 #[inline(never)]
 fn is_called(alg: &str, name: &str) -> bool {
     name == alg || alg == EDDSA && name == "Ed25519"
@@ -157,10 +157,10 @@ impl Jwk {
 }
 
 impl KeySet {
-    /// Reads what an operator has set. An error never holds anything of a key.
+    /// Reads an operator's setting. The error shows nothing of any key.
     pub fn from_setting(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
-        // Counted from 1, as the rules and the routes of other settings are.
+        // Counts from 1, like the errors of the other settings.
         for (n, json) in (1..).zip(jwks(text)?) {
             let jwk = Jwk::read(json).map_err(no_set)?;
             let (kid, key) = key(jwk, true).map_err(|reason| format!("its key {n} {reason}"))?;
@@ -171,7 +171,7 @@ impl KeySet {
         Ok(set)
     }
 
-    /// Reads what was fetched. Of two keys with one `kid`, the first counts.
+    /// Reads a fetched set. If two keys have the same `kid`, the first one is used.
     pub fn from_url(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
         let usable = |json| key(Jwk::read(json).ok()?, false).ok();
@@ -181,7 +181,7 @@ impl KeySet {
         Ok(set)
     }
 
-    /// The key of that `kid`.
+    /// The key with that `kid`.
     pub fn get(&self, kid: &str) -> Option<Rc<VerifyingKey>> {
         self.0.get(kid).cloned()
     }
@@ -192,7 +192,7 @@ fn jwks(text: &str) -> Result<Vec<Json<'_>>, String> {
     if keys.len() > KEYS_MAX { Err(format!("it has more than {KEYS_MAX} keys")) } else { Ok(keys) }
 }
 
-/// What was said of an error may quote a secret.
+/// Replaces an error that may quote a secret.
 fn no_set(_: String) -> String {
     "it is not a JWK set: {\"keys\":[...]}".to_owned()
 }
@@ -260,13 +260,14 @@ fn bytes(part: &str) -> Result<Vec<u8>, &'static str> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| "has a part that is not base64url")
 }
 
-/// Whether it is on the curve, the host finds out.
+/// Checks the length of a coordinate. The host finds out whether the point is on the curve.
 fn point(coordinate: Option<String>) -> Result<String, &'static str> {
     let coordinate = part(coordinate)?;
     if bytes(&coordinate)?.len() == POINT_BYTES { Ok(coordinate) } else { Err(NO_POINT) }
 }
 
-/// Whether a number has enough bits, and not too many. There should be no zeros in front of it (RFC 7518, 6.3.1.1), and some write them.
+/// Whether a modulus has enough bits, and not too many. Leading zeros are not allowed (RFC 7518, 6.3.1.1), but some
+/// issuers write them, so they do not count.
 fn is_modulus(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let bits_of_first = bytes.get(zeros).map_or(0, |first| first.ilog2() as usize + 1);
@@ -274,7 +275,7 @@ fn is_modulus(bytes: &[u8]) -> bool {
     (MODULUS_BITS_MIN..=MODULUS_BITS_MAX).contains(&bits)
 }
 
-/// `x` in base64url. The highest bit of its last byte is the sign.
+/// Whether a point is of small order. `x` is in base64url; the highest bit of its last byte is the sign.
 fn is_weak(x: &str) -> bool {
     let x = URL_SAFE_NO_PAD.decode(x).unwrap_or_default();
     let y = x.split_last().map(|(last, rest)| [rest, &[last & 0x7f]].concat()).unwrap_or_default();

@@ -1,16 +1,17 @@
-//! Who is asking: bearer tokens, and the administrator's.
+//! Who is asking: bearer tokens of users, and the administrator's token.
 //!
 //! Invariants:
-//! - Nobody is served unless something is configured that tells who they are; or the deployment is open, for development.
-//! - A principal whose name begins with `semel:` is nobody's token.
+//! - Nobody is served unless a setting says how to authenticate them, or the deployment is open, for development.
+//! - No token has a principal whose name begins with `semel:`.
 //! - The administrator's token opens the administrator's paths, and no others. It is compared in constant time, and kept as a hash.
-//! - Rates are counted once it is known who asks, before anything is looked up.
-//! - What a signature is checked with is the host's, which takes a turn of its own: then it is asked again. It costs no more than any other refusal,
-//!   so wrong ones have no rate.
+//! - A request counts against the rate once it is known who asks, before anything is looked up.
+//! - The host checks signatures of key pairs. That takes another turn, after which it asks the gate again. A wrong
+//!   signature costs no more than any other refusal, so wrong signatures have no rate.
 //!
-//! - [`settings`]: what an operator sets. [`keys`]: JWK sets. [`jwks`]: when they are fetched
+//! Modules:
+//! - [`settings`]: the operator's settings. [`keys`]: JWK sets. [`jwks`]: when they are fetched
 //! - [`grant`]: what a token allows
-//! - `token`: one token, judged. `verified`: those that were
+//! - `token`: judges one token. `verified`: remembers the tokens that were verified
 
 pub mod grant;
 pub mod jwks;
@@ -40,30 +41,30 @@ use subtle::ConstantTimeEq as _;
 use token::{BAD_SIGNATURE, Claimed, Expected, Verified};
 use verified::VerifiedTokens;
 
-/// An address has at most so many characters.
+/// The longest address that is used, in characters.
 const ADDRESS_CHARS_MAX: usize = 64;
 
-/// Who asks, and what they may.
+/// Who asks, and what they may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// Under whom records are kept.
+    /// The principal of their records.
     pub principal: Principal,
     /// What their token allows.
     pub grant: Grant,
-    /// When it ends, in Unix ms; `None`: it doesn't.
+    /// When the token ends, in Unix ms; `None` if it does not.
     pub ends_ms: Option<i64>,
 }
 
 impl Asker {
-    /// As the parts of a worker hand it to each other: when it ends, the principal, what it may, a line each.
+    /// The form in which the parts of a Worker pass it on: when the token ends, the principal, and what it allows, a line each.
     pub fn to_text(&self) -> String {
         let ends = self.ends_ms.map(|ends_ms| ends_ms.to_string()).unwrap_or_default();
         let grant = self.grant.written().into_text();
-        // No principal has a line feed in it, and no JSON either.
+        // Neither a principal nor this JSON has a line feed in it.
         format!("{ends}\n{}\n{grant}", self.principal.as_str())
     }
 
-    /// Reads what [`Asker::to_text`] wrote; `None` of anything else.
+    /// Reads what [`Asker::to_text`] wrote; `None` for anything else.
     pub fn from_text(text: &str) -> Option<Self> {
         let (ends, rest) = text.split_once('\n')?;
         let (principal, grant) = rest.split_once('\n')?;
@@ -72,18 +73,18 @@ impl Asker {
         Some(Self { principal: Principal::new(principal).ok()?, grant, ends_ms })
     }
 
-    /// Whether their token has ended.
+    /// Whether the token has ended.
     pub fn has_ended(&self, now_ms: i64) -> bool {
         self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms)
     }
 }
 
-/// Why nobody is let in.
+/// Why a caller is not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are told why.
+    /// The caller is told this problem.
     Problem(Problem),
-    /// It can't be told yet: keys are being fetched, or there is a [signature to check](Gate::signature_wanted).
+    /// It is not known yet: keys are being fetched, or there is a [signature to check](Gate::signature_wanted).
     Wait,
 }
 
@@ -93,19 +94,19 @@ impl From<Problem> for Refusal {
     }
 }
 
-/// Lets in who may ask, with what it remembers of them. All but the table can be lost at any time.
+/// Admits callers, with what it remembers of them. All of that except the table of rates may be lost at any time.
 #[derive(Debug)]
 pub struct Gate {
     is_open: bool,
-    /// Whether there is anything that tells a user.
+    /// Whether any setting says how to authenticate users.
     has_keys: bool,
     administrator: Option<[u8; 32]>,
     expected: Expected,
     keys: Keys,
     verified: VerifiedTokens,
-    /// The signature that the host is to check now, if it has yet to begin, and the token that it is of.
+    /// The signature that the host is to check next, with the hash of its token, until the host takes it.
     wanted: Option<(token::Hash, Signed)>,
-    /// What became of one just now.
+    /// The result of the last check.
     checked: Option<(token::Hash, Option<bool>)>,
     rate: Rate,
 }
@@ -116,7 +117,7 @@ impl Gate {
         Self::with_table(access, Box::<BTreeMap<_, _>>::default())
     }
 
-    /// A gate that counts the requests of each principal in this.
+    /// A gate that counts the requests of each principal in the given table.
     pub fn with_table(access: Access, principals: Box<dyn Table>) -> Self {
         let Access { is_open, administrator, issuer, audience, keys, url, rate_per_second, rate_burst } = access;
         Self {
@@ -132,7 +133,7 @@ impl Gate {
         }
     }
 
-    /// Who asks for anything but an administrator's path.
+    /// Admits a caller to any path except the administrator's.
     pub fn admit(&mut self, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
         let token = bearer(headers)?;
         if token.as_deref().is_some_and(|token| self.is_administrator(token)) {
@@ -145,7 +146,7 @@ impl Gate {
         Ok(asker)
     }
 
-    /// Lets nobody but the administrator pass.
+    /// Admits only the administrator.
     pub fn admit_administrator(&mut self, headers: &Headers, now_ms: i64) -> Result<Principal, Refusal> {
         let token = bearer(headers)?;
         let administrator = Principal::administrator();
@@ -154,7 +155,7 @@ impl Gate {
                 expect(&administrator, headers)?;
                 Ok(administrator)
             }
-            // Where any name is a token, none of them tells a user from a wrong token.
+            // In an open deployment any token is a name, so a wrong administrator's token can't be told from a user's.
             Some(token) if !self.is_open => {
                 let asker = self.user(Some(token), now_ms)?;
                 self.take_one(&asker.principal, now_ms)?;
@@ -164,49 +165,50 @@ impl Gate {
         }
     }
 
-    /// Counts the rest of many requests that somebody has in one, which was counted.
+    /// Counts the other requests of a batch, of which the first was counted already.
     pub fn take_more(&mut self, principal: &Principal, more: usize, now_ms: i64) -> Result<(), Problem> {
         self.rate.take_more(principal.as_str(), more, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
     }
 
-    /// Counts one request of somebody who was let in before.
+    /// Counts one request of a caller who was admitted before.
     pub fn take_one(&mut self, principal: &Principal, now_ms: i64) -> Result<(), Problem> {
         self.rate.take(principal.as_str(), now_ms).map_err(|wait_ms| rate_limited(wait_ms, "requests"))
     }
 
-    /// Lets somebody open a socket before it is known who it is: so often from one address.
+    /// Lets a caller open a socket before it is known who it is. The rate is that of the address.
     pub fn admit_stranger(&mut self, headers: &Headers, now_ms: i64) -> Result<(), Problem> {
-        // No token has such a name.
+        // No token has a principal with such a name.
         let who = format!("semel:{}", address(headers).unwrap_or_default());
         self.rate.take(&who, now_ms).map_err(|wait_ms| rate_limited(wait_ms, "sockets"))
     }
 
-    /// From where the JWK set is to be fetched now, if it is. It is told once.
+    /// The URL from which the JWK set is to be fetched now; `None` if it is not. Each fetch is returned once.
     pub fn keys_wanted(&mut self) -> Option<&str> {
         self.keys.wanted()
     }
 
-    /// The signature that the host is to check now, if there is one, and what to call it by. It is told once, right after [`Refusal::Wait`].
+    /// The signature that the host is to check now, with a hash to name it by; `None` if there is none. It is returned
+    /// once, right after [`Refusal::Wait`].
     pub fn signature_wanted(&mut self) -> Option<([u8; 32], Signed)> {
         self.wanted.take()
     }
 
-    /// What became of a signature: `None` where it can't be checked with its key. Who waits for it asks next, and nobody in between.
+    /// Takes the result of a check; `None` if the key can't be used. The caller that waits for it must ask next, with no other in between.
     pub fn signature_checked(&mut self, hash: [u8; 32], is_right: Option<bool>) {
         self.checked = Some((hash, is_right));
     }
 
-    /// What the module before this one had fetched, if anything, and when the last fetch began.
+    /// Takes what the module before this one had fetched, if anything, and when the last fetch began.
     pub fn keys_kept(&mut self, text: Option<&str>, fetched_ms: i64, started_ms: i64) {
         self.keys.kept(text, fetched_ms, started_ms);
     }
 
-    /// What a fetch of the JWK set brought. An error is for the log.
+    /// Takes the result of a fetch of the JWK set. The error is for the log.
     pub fn keys_fetched(&mut self, text: Option<&str>, now_ms: i64) -> Result<(), String> {
         self.keys.fetched(text, now_ms)
     }
 
-    /// Hashes are compared, so that neither length nor content of the token tells by the time it takes.
+    /// Compares hashes, so that the time it takes reveals neither the length nor the content of the token.
     fn is_administrator(&self, token: &str) -> bool {
         self.administrator.is_some_and(|administrator| bool::from(hash(token).ct_eq(&administrator)))
     }
@@ -230,7 +232,7 @@ impl Gate {
         let claimed = Claimed::parse(token).map_err(unauthorized)?;
         let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
-            // Of another algorithm, such as PS256, a key with that `kid` was left out of what was fetched.
+            // A key of another algorithm, such as PS256, may have that `kid`: it was left out of what was fetched.
             Found::Unknown => {
                 return Err(unauthorized("no key of HS256, RS256, ES256 or EdDSA has the token's kid").into());
             }
@@ -270,7 +272,8 @@ impl Gate {
     }
 }
 
-/// Where a request comes from, as far as the platform tells. Of IPv6 the first 64 bits: who has an address there has them all.
+/// The address of a caller, if the platform names it. For IPv6 only the first 64 bits, because whoever has one address in
+/// that range has all of them.
 fn address(headers: &Headers) -> Option<String> {
     let address: String = headers.get("cf-connecting-ip")?.chars().take(ADDRESS_CHARS_MAX).collect();
     if address.contains('.') {
@@ -283,7 +286,7 @@ fn address(headers: &Headers) -> Option<String> {
     Some(groups.filter(|group| !group.is_empty()).take(4).collect::<Vec<_>>().join(":"))
 }
 
-/// The bearer token, if there are credentials. Two are none.
+/// The bearer token, if there are credentials. Fails for other credentials, and for more than one.
 fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
     let Some(credentials) = headers.combined("authorization") else { return Ok(None) };
     match credentials.split_once(' ') {
@@ -292,13 +295,13 @@ fn bearer(headers: &Headers) -> Result<Option<String>, Problem> {
     }
 }
 
-/// In an open deployment the bearer token is the principal's name.
+/// In an open deployment, the bearer token is the principal's name.
 fn named(name: &str) -> Result<Principal, Problem> {
     let principal = Principal::new(name).map_err(|Invalid(detail)| unauthorized(detail))?;
     if principal.is_reserved() { Err(unauthorized("names that begin with semel: are reserved")) } else { Ok(principal) }
 }
 
-/// A request was made under somebody; that is who must ask.
+/// Fails if `Semel-Principal` names another principal than the authenticated one.
 fn expect(principal: &Principal, headers: &Headers) -> Result<(), Problem> {
     match header::principal(headers)? {
         Some(expected) if expected != *principal => {

@@ -1,13 +1,13 @@
-//! What an operator sets about who may ask.
+//! The operator's settings about who may ask.
 //!
 //! Invariants:
-//! - A setting that can't be read, or contradicts another, is an error: nobody is served by a guess.
-//! - No error holds anything of a secret.
+//! - A setting that can't be read, or contradicts another, is an error. The layer does not guess.
+//! - No error shows anything of a secret.
 
 use super::hash;
 use super::keys::KeySet;
 
-/// A guess takes longer than anybody has.
+/// Long enough that nobody can guess the token.
 const ADMIN_TOKEN_CHARS_MIN: usize = 16;
 const RATE_MAX: u32 = 1_000_000;
 const RATE_PER_SECOND: u32 = 100;
@@ -28,12 +28,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// Serves everybody or nobody, and has no other settings.
+    /// Serves everybody or nobody, without any other setting.
     pub fn open_or_closed(is_open: bool) -> Self {
         Self { is_open, rate_per_second: RATE_MAX, rate_burst: RATE_MAX, ..Self::default() }
     }
 
-    /// Reads the settings as a deployment has them: text by name.
+    /// Reads the settings of a deployment, each a text with a name. The error is for the operator.
     pub fn from_settings(is_open: bool, setting: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let set = |name: &str| setting(name).filter(|text| !text.is_empty());
         let number = |name: &str, default: u32| match set(name) {
@@ -77,7 +77,7 @@ impl Access {
     }
 }
 
-/// Whether nobody on the way can change what comes from there.
+/// Whether nobody between there and here can change what is fetched.
 fn is_fetchable(url: &str) -> bool {
     let authority = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
     if let Some(rest) = url.strip_prefix("https://") {

@@ -1,9 +1,9 @@
-//! One bearer token: a JWT, judged.
+//! Judges one bearer token, a JWT.
 //!
 //! Invariants:
-//! - What costs nothing to check is checked before the signature, the signature before anything is believed.
-//! - The algorithm is the key's. `none`, and a header that asks to be understood (`crit`), are refused.
-//! - `exp` and `aud` must be there. The clock is an argument.
+//! - Cheap checks come before the signature, and the signature comes before anything in the token is believed.
+//! - The key determines the algorithm. `none` is refused, and so is a header that must be understood (`crit`).
+//! - `exp` and `aud` are required. The clock is an argument.
 
 use super::grant::Grant;
 use super::keys::{Look, VerifyingKey};
@@ -13,12 +13,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-/// A token has at most so many bytes.
+/// The longest token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// The clocks of issuer and worker may differ by so much.
+/// How far the clocks of issuer and Worker may differ, in seconds.
 pub const LEEWAY_S: i64 = 30;
 
-/// Of what a token says, what counts here.
+/// What counts of a token once it is verified.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Verified {
     pub principal: Principal,
@@ -73,18 +73,18 @@ impl Claims {
     }
 }
 
-/// What a token must say besides being signed.
+/// What a token must say, apart from being signed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Expected {
     pub audience: String,
     pub issuer: Option<String>,
 }
 
-/// A token, taken apart: it says that a key has signed it, which nobody has looked at yet.
+/// A parsed token. It claims a signature that nobody has checked yet.
 pub(super) struct Claimed<'a> {
     pub kid: String,
     alg: String,
-    /// What is signed.
+    /// The text that is signed.
     message: &'a str,
     claims: &'a str,
     signature: &'a str,
@@ -111,12 +111,12 @@ impl<'a> Claimed<'a> {
         if !key.is_of(&self.alg) {
             return Err("the token's algorithm is not that of its key");
         }
-        // What is not decoded in just one way is another token: a dot among it too.
+        // Only the one exact encoding is accepted: otherwise one token could be written in several ways. A dot in it is refused too.
         let signature = URL_SAFE_NO_PAD.decode(self.signature).map_err(|_| BAD_SIGNATURE)?;
         Ok(key.look(self.message, signature))
     }
 
-    /// Who it is of and what they may, if all of what it claims but the time is as expected. Its signature was checked.
+    /// Its principal and what it allows, if all its claims except the time are as expected. The caller must have checked the signature.
     pub fn verified(self, expected: &Expected) -> Result<Verified, &'static str> {
         let Claims { sub, audiences, iss, exp, nbf, semel } = part(self.claims, Claims::read)
             .ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
@@ -144,24 +144,24 @@ fn part<T>(base64: &str, read: fn(Members) -> Result<T, String>) -> Option<T> {
     read(Members::parse(&URL_SAFE_NO_PAD.decode(base64).ok()?).ok()?).ok()
 }
 
-/// Names a token together with the key that verifies it.
+/// Stands for a token together with the key that verifies it.
 pub(super) type Hash = [u8; 32];
 
-/// The name of a token under a key.
+/// The hash of a token under a key.
 pub(super) fn hash(token: &str, key: &VerifyingKey) -> Hash {
     Sha256::new().chain_update(key.id).chain_update(token).finalize().into()
 }
 
-/// Why a token with a wrong signature is refused.
+/// The reason for refusing a token with a wrong signature.
 pub(super) const BAD_SIGNATURE: &str = "the token's signature is wrong";
 
 impl Verified {
-    /// From when on the token doesn't hold, in Unix ms.
+    /// The instant from which the token is not valid any more, in Unix ms.
     pub fn ends_ms(&self) -> i64 {
         ((self.expires_s + LEEWAY_S as f64) * 1000.0) as i64
     }
 
-    /// Whether the token holds now.
+    /// Whether the token is valid now.
     pub fn check_time(&self, now_ms: i64) -> Result<(), &'static str> {
         let now_s = now_ms as f64 / 1000.0;
         let leeway_s = LEEWAY_S as f64;

@@ -1,19 +1,19 @@
-//! Tokens that hold but for the time, so that a signature isn't checked with each request: who they are of.
+//! Remembers tokens whose signature and claims, apart from the time, were verified, so that no signature is checked with each request.
 //!
 //! Invariants:
-//! - At most 2,048 are kept, of each set those that were used last. No token is kept itself, only its hash.
-//! - An entry is found by the key that verified it: once that key is gone, or is another one, so is the entry.
+//! - It has at most 2,048 entries; a full set drops the entry that was used least recently. It stores hashes of tokens, never tokens.
+//! - An entry is found by the key that verified it. Once that key is gone or replaced, so is the entry.
 
 use super::token::Verified;
 use std::rc::Rc;
 
-/// A hash is of the set that its first byte names: it is as good as drawn.
+/// The number of sets. The first byte of a hash selects its set, which spreads the hashes evenly.
 const SETS: usize = 256;
 const OF_A_SET_MAX: usize = 8;
 
 type Hash = [u8; 32];
 
-/// Sets, each with what was used last at its front.
+/// Sets of entries, each with the most recently used entry first.
 #[derive(Debug)]
 pub(super) struct VerifiedTokens(Vec<Vec<(Hash, Rc<Verified>)>>);
 
