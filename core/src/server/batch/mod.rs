@@ -1,10 +1,11 @@
-//! Batches, and the frames of a socket: what they hold, and what comes back. They run in [`together`], in one commit.
+//! Batches and the frames of a socket: parses them, and writes their answers. They run in [`together`], in one commit.
 //!
 //! Invariants:
-//! - A batch is read whole before anything of it runs: of one that can't be read, nothing does.
-//! - An element is a request like any other. What only the platform, the router or the layer may say is in none of its headers.
-//! - A socket has a frame read only as long as the token lasts that it began with: nobody else looks at that again.
-//! - What goes back has at most [`ANSWERS_BYTES_MAX`] bytes. An answer for which there is no room is `unavailable`: it is kept.
+//! - A batch is parsed as a whole before anything of it runs. If it is malformed, nothing of it runs.
+//! - An element is a request like any other. Its headers can't contain what only the platform, the router or the layer may say.
+//! - Frames of a socket are read only until the token ends with which the socket began: nothing later checks the token again.
+//! - The answers have at most [`ANSWERS_BYTES_MAX`] bytes in total. An answer for which there is no room is replaced by
+//!   `unavailable`; its outcome is kept.
 
 pub mod together;
 
@@ -23,11 +24,12 @@ use crate::server::attempt::decision::check_deadline;
 use crate::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
 use std::borrow::Cow;
 
-/// Kept of these for each element, which may have to be told that its answer has no room.
+/// Reserved for each element, in bytes, in case it has to be told that its answer has no room.
 const UNAVAILABLE_BYTES: usize = 640;
-/// The first frame of a socket has a token and a name. To read a megabyte costs ten times as much, and it is not known yet whether its sender may ask for anything.
+/// The longest first frame of a socket, in bytes: it has a token and a name. Parsing a megabyte costs ten times as much,
+/// and it is not known yet whether the sender may ask for anything.
 const FIRST_FRAME_BYTES_MAX: usize = 2 * TOKEN_BYTES_MAX;
-/// What a frame's number may be: JavaScript's largest integer.
+/// The highest number of a frame: JavaScript's largest safe integer.
 const NUMBER_MAX: i64 = (1 << 53) - 1;
 
 /// A request of a batch.
@@ -37,17 +39,18 @@ pub struct Element {
     pub method: Method,
     /// Path and query.
     pub url: (String, String),
-    /// Its headers, and those that its members stand for.
+    /// Its headers, including those that its other members stand for.
     pub headers: Headers,
     /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Element {
-    /// Reads a request of a batch that is to run by itself. It must not begin after the deadline of its batch, in Unix ms, either.
+    /// Reads a request of a batch that is to run by itself. `deadline_ms`: the batch's deadline, in Unix ms, after which
+    /// the request must not begin either.
     pub fn read(text: &str, deadline_ms: Option<i64>, now_ms: i64) -> Result<Self, Problem> {
         let within = |own_ms: Option<i64>| match own_ms {
-            // Too far ahead, it is refused for that.
+            // An own deadline that is too far ahead is kept, so that the request is refused for it.
             Some(own_ms) if own_ms > now_ms.saturating_add(AHEAD_MS_MAX) => Some(own_ms),
             _ => own_ms.into_iter().chain(deadline_ms).min(),
         };
@@ -55,30 +58,30 @@ impl Element {
     }
 }
 
-/// What is asked in one commit.
+/// Requests to be committed together.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// What the client holds by now; `None`: nothing is said of it.
+    /// What the batch acknowledges; `None` if it says nothing about it.
     pub acknowledgement: Option<Acknowledgement>,
-    /// In order.
+    /// The requests, in order.
     pub elements: Vec<Element>,
-    /// The number of the frame, where it is one.
+    /// The number of the frame; `None` for a batch.
     pub frame: Option<i64>,
-    /// Those of the request that it is; a frame has none.
+    /// The headers of the batch's own request; a frame has none.
     headers: Headers,
 }
 
-/// The request that acknowledges what comes with a batch, and what that is.
+/// What comes along with a batch to be acknowledged, with the request that stands for it.
 #[derive(Debug, Clone)]
 pub struct Acknowledgement {
-    /// As the router judges it.
+    /// The request as the router judges it.
     pub request: Request,
-    /// Instead of its body.
+    /// Used instead of the request's body.
     pub acks: Vec<Ack>,
 }
 
 impl Batch {
-    /// Whether all of it may begin, by what its own headers say.
+    /// Checks by the batch's own headers whether it may begin.
     pub fn check(&self, now_ms: i64) -> Result<(), Problem> {
         let attempt = Attempt::parse(&self.headers, now_ms)?;
         if attempt.session.is_some() {
@@ -88,16 +91,16 @@ impl Batch {
         check_deadline(attempt.deadline_ms, now_ms)
     }
 
-    /// Reads the body of `POST batch`. `headers`: those of the request, which may acknowledge.
+    /// Reads the body of `POST batch`; `None` if it was too large. `headers`: those of the request, which may acknowledge.
     pub fn parse(key: &Key, headers: &Headers, body: Option<&[u8]>) -> Result<Self, Problem> {
         let Json::Array(requests) = json(body)? else { return Err(body_invalid("not an array of requests")) };
-        // Else the whole of it would be done, and then refused.
+        // Parsed here, because otherwise the whole batch would run before it is refused.
         let acks = header::acks(headers)?;
         let acknowledgement = headers.get("semel-ack").map(|_| acknowledgement(key, acks)).transpose()?;
         Ok(Self { acknowledgement, elements: elements(requests)?, frame: None, headers: headers.clone() })
     }
 
-    /// Reads a frame of the socket of `asker`, that came at `wall_ms`.
+    /// Reads a frame of the socket of `asker` that came at `wall_ms`; `None` if it was too large.
     pub fn parse_frame(key: &Key, asker: &Asker, wall_ms: i64, text: Option<&[u8]>) -> Result<Self, Problem> {
         if asker.has_ended(wall_ms) && holds(Rule::FrameOfToken) {
             return Err(Problem::new(Code::Unauthorized, "the token has expired"));
@@ -121,7 +124,7 @@ impl Batch {
     }
 }
 
-/// Reads the first frame of a socket: the headers of who asks.
+/// Reads the first frame of a socket, as the headers by which the caller is authenticated.
 pub fn first_frame(text: &str) -> Result<Headers, Problem> {
     if text.len() > FIRST_FRAME_BYTES_MAX {
         let detail = format!("the first frame of a socket has at most {FIRST_FRAME_BYTES_MAX} bytes");
@@ -165,14 +168,14 @@ fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
         .collect()
 }
 
-/// A method is no text of any length: it is in the log.
+/// The longest name of a method, in bytes. It is bounded because it is logged.
 const METHOD_BYTES_MAX: usize = 32;
 
 fn is_method(method: &str) -> bool {
     (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.bytes().all(is_token_byte)
 }
 
-/// `within`: the deadline that it has, by what it says.
+/// `within`: gives the deadline to use for the element's own one.
 fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result<Element, String> {
     let Json::Object(mut members) = request else { return Err("not a JSON object".to_owned()) };
     let (method, path): (Cow<'_, str>, Cow<'_, str>) = (members.required("method")?, members.required("path")?);
@@ -182,10 +185,10 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
     let mut headers = Headers::new();
     for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
-        // As on the wire, case says nothing.
+        // Names are case-insensitive, as on the wire.
         let name = name.to_ascii_lowercase();
         check_header(&name, &value)?;
-        // Who reads them elsewhere may take the other one.
+        // Another reader of these headers might use the other one.
         if headers.get(&name).is_some() {
             return Err(format!("header {name} is there twice"));
         }
@@ -196,7 +199,7 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
             headers.add(name, value);
         }
     };
-    // What these may be is for their headers to say.
+    // The values are checked when these headers are parsed.
     say("idempotency-key", members.optional("id")?.map(|id: Cow<'_, str>| quoted(&id)));
     say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| ["@", &seconds.to_string()].concat()));
     say("semel-deadline", within(members.optional("deadline")?).map(|ms| ms.to_string()));
@@ -204,7 +207,7 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
     let body = members.any("body")?.map(control::wire_body_bytes).transpose()?.unwrap_or_default();
     members.end()?;
     let (pathname, search) = path.split_at(path.find('?').unwrap_or(path.len()));
-    // As a URL has it: a `?` alone is no query.
+    // In a URL, a `?` without anything after it is no query.
     let url = (pathname.to_owned(), if search == "?" { "" } else { search }.to_owned());
     Ok(Element { method: Method::new(&method), url, headers, body })
 }
@@ -231,14 +234,15 @@ fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The answers to a batch, in JSON. Those of one commit differ in little: headers that are those of the answer before are written once.
+/// The answers to a batch, as JSON. Answers of one commit differ in little, so headers that equal those of the answer
+/// before are not written anew.
 #[derive(Debug)]
 pub struct Answers {
     texts: String,
-    /// What is left for those that follow.
+    /// How many bytes are left for the answers that follow.
     room: usize,
     headers: Headers,
-    /// These headers.
+    /// The JSON of `headers`.
     written: Written,
 }
 
@@ -249,18 +253,18 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// None yet, and room for so many bytes.
+    /// No answers yet, and room for this many bytes.
     pub fn with_room(room: usize) -> Self {
         let headers = Headers::new();
         Self { texts: String::new(), room, written: wire_headers(&headers), headers }
     }
 
-    /// The room that is left.
+    /// How many bytes are left.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Adds an answer; or, where it has no room, that it has none.
+    /// Adds an answer, or, if there is no room for it, the problem that says so.
     pub fn add(&mut self, answer: Answer, now_ms: i64) {
         let text = self.text_of(answer).into_text();
         let (text, room) = match self.room.checked_sub(text.len() + 1) {
@@ -282,12 +286,12 @@ impl Answers {
         wire_answer(status, &self.written, &body)
     }
 
-    /// Those of a batch as they are in its body, with nothing around them.
+    /// The answers as they are in the body of a batch, without the brackets.
     pub fn into_text(self) -> String {
         self.texts
     }
 
-    /// The answer to all of a batch, or the frame that answers one.
+    /// The complete body of the answer to a batch, or the complete frame that answers a frame.
     pub fn whole(self, frame: Option<i64>, now_ms: i64) -> String {
         let texts = &*self.texts;
         match frame {
@@ -297,10 +301,10 @@ impl Answers {
     }
 }
 
-/// What stands for an answer for which there is no room.
+/// Stands for an answer for which there is no room.
 pub(super) fn without_room(now_ms: i64) -> Answer {
     Answer::unavailable("the answers of this batch have no room for it").stamped(now_ms, None)
 }
 
-/// The room for all answers of a batch.
+/// The room for all answers of a batch, in bytes.
 pub const ROOM: usize = ANSWERS_BYTES_MAX - ELEMENTS_MAX * UNAVAILABLE_BYTES;

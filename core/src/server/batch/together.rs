@@ -1,11 +1,13 @@
-//! Many requests of a key in one commit, in order, each as if it had come alone: the elements of a batch, or what came while a commit ran.
+//! Many requests of a key in one commit, in order, each as if it had come alone: the elements of a batch, or requests
+//! that came while a commit ran.
 //!
 //! Invariants:
-//! - An element takes the way of a single request: the key rule, what its token allows, and all that comes after.
-//! - All that is committed is committed at once, or nothing is: what is in memory goes with it.
-//! - What one element does is undone with it alone: all are written together at a desk ([`crate::server::storage::desk`]), and where one undoes what it did, all are
-//!   undone, and run without. Where the storage fails, which undoes all, each is to run by itself: the host sees to that,
-//!   for it knows where it was should one of them crash.
+//! - An element passes the same checks as a single request: the key rule, what its token allows, and all that comes after.
+//! - Either all is committed at once or nothing is, and what is in memory follows the commit.
+//! - If an element is undone, only that element is. All write together at a desk ([`crate::server::storage::desk`]); if
+//!   one of them undoes what it did, all are undone, and run again without a desk.
+//! - If the storage fails, all are undone, and each has to run by itself. The host does that, because it knows which one
+//!   was running if one crashes.
 
 use super::{Acknowledgement, Batch, Element, ROOM, without_room};
 use crate::header::{self, quoted};
@@ -29,20 +31,23 @@ use crate::server::storage::sql::{Sql, SqlError, atomically};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use std::borrow::Cow;
 
-/// Who asks what key.
+/// Who asks, and which key.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The key.
     pub key: &'a Key,
-    /// Who is authenticated, and what they may.
+    /// Who is authenticated, and what they may do.
     pub asker: &'a Asker,
     /// The wall clock, in Unix ms.
     pub wall_ms: i64,
 }
 
 impl<H: Handler> Engine<H> {
-    /// Answers the elements of a batch, in order; or what refuses all of it, of which nothing has run. With the key's clock. `None`: the storage
-    /// has failed, and each is to run by itself, once an empty batch has acknowledged what goes along with them.
+    /// Answers the elements of a batch, in order. Returns the key's clock, and the answers, or the problem that refuses
+    /// all of the batch, of which nothing has run.
+    ///
+    /// `None`: the storage has failed. Each element then has to run by itself, after an empty batch has acknowledged what
+    /// comes along with them.
     pub fn batch(
         &mut self,
         sql: &dyn Sql,
@@ -90,7 +95,7 @@ impl<H: Handler> Engine<H> {
         (now_ms, Ok(Some(answers)))
     }
 
-    /// The same with one desk; `None`: it can't be, and nothing was done.
+    /// Answers the elements at one desk; `None` if that is not possible, and nothing was done.
     fn batch_at_a_desk(
         &mut self,
         sql: &dyn Sql,
@@ -106,8 +111,8 @@ impl<H: Handler> Engine<H> {
         self.at_a_desk(sql, &ahead, |engine, desk| engine.each(desk, asked, (acknowledgement, now_ms), requests))
     }
 
-    /// Answers attempts that came one after the other, all in one transaction; `None`: they are to be asked for one by one, for that can't be, and
-    /// nothing was done.
+    /// Answers attempts that came one after the other, all in one transaction. `None`: that is not possible and nothing
+    /// was done, so each has to be asked for by itself.
     pub fn group(&mut self, sql: &dyn Sql, arrivals: &[Arrival<'_>]) -> Option<Vec<Answer>> {
         let is_by_itself = |Arrival { request, .. }: &Arrival<'_>| {
             is_undone_always(request) || self.handler.is_remote(&request.method, &request.path)
@@ -123,7 +128,7 @@ impl<H: Handler> Engine<H> {
             let (mut may_sweep, mut room) = (true, ROOM);
             let each = arrivals.iter().map(|arrival| {
                 let answer = engine.attempt(desk, *arrival, Purpose::Execute, std::mem::take(&mut may_sweep));
-                // One by one, each is let go before the next has its own.
+                // When they run one by one, each answer is released before the next one exists.
                 room = room.checked_sub(answer.body.len()).unwrap_or_else(|| {
                     desk.undo();
                     0
@@ -144,7 +149,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Works with one desk, in one transaction; `None`: somebody has undone what they did, and with it all is undone.
+    /// Does `work` at one desk, in one transaction; `None` if a request has undone what it did, and so all is undone.
     fn at_a_desk<T>(
         &mut self,
         sql: &dyn Sql,
@@ -186,12 +191,12 @@ impl<H: Handler> Engine<H> {
         Ok(None)
     }
 
-    /// An element as the request of its key that it is, or its refusal.
+    /// An element as a request of its key, or the answer that refuses it.
     pub fn judged(&self, asked: Asked<'_>, element: Element, now_ms: i64) -> Result<Request, Answer> {
         self.judged_after(None, asked, element, now_ms)
     }
 
-    /// `before`: the path of the one before it, which most often is its own.
+    /// `before`: the path of the element before it, which is usually the same.
     fn judged_after(
         &self,
         before: Option<&Path>,
@@ -231,7 +236,7 @@ impl<H: Handler> Engine<H> {
         self.allowed(asked, &request, now_ms)?;
         self.name(&asked.asker.principal, &mut request);
         if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
-            // Alone or not: the host has nowhere to wait for its outcome.
+            // Even alone: the host has nowhere to wait for its outcome.
             return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
         }
         Ok(request)
@@ -247,7 +252,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Answers one after the other, in a transaction that is open, which a failure of the storage ends.
+    /// Answers the requests one after the other, in the open transaction. Fails if the storage does, which ends the transaction.
     fn each(
         &mut self,
         sql: &dyn Sql,
@@ -255,10 +260,10 @@ impl<H: Handler> Engine<H> {
         (acknowledgement, now_ms): (Option<&Acknowledgement>, i64),
         requests: &[Result<Request, Answer>],
     ) -> Result<Vec<Answer>, SqlError> {
-        // What is due may be much: a batch has one page of it before it is answered, as a single request has.
+        // Much may be due, so a batch, like a single request, sweeps one page at most before it is answered.
         let mut may_sweep = true;
         let arrival = |request| Arrival { key, principal: &asker.principal, request, body_too_large: false, wall_ms };
-        // The client takes an answer for the word that its acknowledgements are applied.
+        // The client takes the answer to mean that its acknowledgements are applied, so they come first.
         if let Some(Acknowledgement { request, acks }) = acknowledgement {
             let asked = (arrival(request), Purpose::Execute, std::mem::take(&mut may_sweep));
             let answer = self.attempt_with(sql, asked, |mut turn, loaded| turn.acknowledge_all(loaded, acks.clone()));
@@ -266,7 +271,7 @@ impl<H: Handler> Engine<H> {
                 return Err(SqlError("nothing was acknowledged".to_owned()));
             }
         }
-        // Those that would have no room are not kept until all have run: together they may be more than an object has memory.
+        // An answer without room is dropped at once: all of them together may be more than the object's memory.
         let mut room = ROOM;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
@@ -289,27 +294,28 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// The path of an element.
+/// Checks and escapes the path of an element.
 fn path_of(pathname: &str, search: &str) -> Result<Path, Problem> {
-    // Whatever a URL has escaped would be another path, and so another fingerprint.
+    // An unescaped character would be escaped in a URL, which makes another path, and so another fingerprint.
     if !pathname.bytes().chain(search.bytes()).all(|byte| byte.is_ascii_graphic() && byte != b'#') {
         return Err(Invalid::new("the path is not as a URL has it").into());
     }
     if is_administrative(pathname) {
         return Err(Problem::new(Code::Forbidden, "this path is the administrator's"));
     }
-    // As the URL of a single request has it, whatever its client's leaves as it is: Node 20's does so with `^`.
+    // Escapes what the URL of a single request would have escaped. Some clients leave such characters as they are, as
+    // Node 20 does with `^`.
     let escaped = |part, these| Cow::from(utf8_percent_encode(part, these));
     let path = Path::new(&escaped(pathname, PATH_ESCAPED), &escaped(search, QUERY_ESCAPED))?;
     head::check((path.with_query(), ""), &Headers::new())?;
     Ok(path)
 }
 
-/// Of what a path may have here, what a URL escapes in it; and in a query.
+/// The characters allowed in a path here that a URL escapes in it; and those in a query.
 const PATH_ESCAPED: &AsciiSet = &QUERY_ESCAPED.remove(b'\'').add(b'^').add(b'`').add(b'{').add(b'}');
 const QUERY_ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b'"').add(b'\'').add(b'<').add(b'>');
 
-/// What reads runs in a transaction that is undone, whatever comes of it.
+/// Whether a request reads: its transaction is always undone.
 fn is_undone_always(request: &Request) -> bool {
     request.method.reads() && !request.path.is_control()
 }
