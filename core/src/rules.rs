@@ -1,9 +1,9 @@
-//! The rules that keep a promise, each of which a checker may switch off, to see that it finds out.
+//! The rules that keep a promise. A checker can switch off each of them, to see that it notices the difference.
 //!
 //! Invariants:
-//! - Without the feature `switches` every rule holds, and asking costs nothing. Nothing that ships has the feature: it does not
-//!   compile to wasm.
-//! - A switch is of one thread, and one rule is off at a time.
+//! - Without the feature `switches`, every rule holds, and asking costs nothing. Nothing that ships has the feature: it
+//!   does not compile to wasm.
+//! - A switch applies to one thread, and only one rule is off at a time.
 
 #[cfg(all(feature = "switches", target_family = "wasm"))]
 compile_error!("the feature `switches` takes the promises away: it is for tests alone");
@@ -17,10 +17,10 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &[Self] = &[$(Self::$rule,)*];
 
-            /// Its name in commands and documents.
+            /// The name of the rule in commands and documents.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$rule => $name,)*
@@ -35,9 +35,9 @@ rules! {
     Principal = "principal",
     /// The server: the same id with another payload is refused.
     Fingerprint = "fingerprint",
-    /// The server: what has an outcome is answered with it and does not run.
+    /// The server: a request that has an outcome is answered with it, and does not run again.
     Replay = "replay",
-    /// The server: what was first sent before the fence and has no record is refused.
+    /// The server: a request that was first sent before the fence and has no record is refused.
     Fence = "fence",
     /// The server: an attempt past its deadline does not run.
     Deadline = "deadline",
@@ -45,25 +45,25 @@ rules! {
     Cancelled = "cancelled",
     /// The server: an id with a tombstone does not run.
     Tombstone = "tombstone",
-    /// The client: a request of which an attempt may have left is not taken back, but cancelled at its key.
+    /// The client: a request that may have left is not taken back; it is cancelled at its key.
     UnsentWithdrawn = "unsent-withdrawn",
-    /// The client: a request waits for those before it at its key.
+    /// The client: a request waits for the earlier requests of its key.
     Ordered = "ordered",
     /// The server: an id on which the handler crashed too often does not run.
     Poisoned = "poisoned",
     /// The server: crashes are counted.
     CrashCounted = "crash-counted",
-    /// The server: what may have ended the process before is counted ahead of running it.
+    /// The server: before a request runs that may have ended the process, its start is counted.
     StartCounted = "start-counted",
-    /// The server: a start that ended without a crash is counted no longer.
+    /// The server: a start that ended without a crash is not counted any more.
     StartEnded = "start-ended",
-    /// The server: an answer takes back no start but the one that this very object has counted.
+    /// The server: an answer takes back only a start that the same object has counted.
     OwnStart = "own-start",
     /// The server: a tombstone outlives the latest deadline that the client announced.
     Until = "until",
-    /// The server: a record knows the latest deadline of all attempts that came.
+    /// The server: a record knows the latest deadline of all attempts that arrived.
     SeenDeadlines = "seen-deadlines",
-    /// The server: only its principal acknowledges a record.
+    /// The server: only the principal of a record may acknowledge it.
     AcknowledgedByOwner = "acknowledged-by-owner",
     /// The server: a request does not acknowledge itself.
     OwnAcknowledgement = "own-acknowledgement",
@@ -73,41 +73,41 @@ rules! {
     ExpiredTombstone = "expired-tombstone",
     /// The server: a tombstone stays until it lapses.
     TombstoneStays = "tombstone-stays",
-    /// The server: what a record carries goes on when that is acknowledged.
+    /// The server: when a record is acknowledged, the tombstones that it carries are carried on.
     CarriedOn = "carried-on",
-    /// The server: which tombstones are packed is read again when the object starts.
+    /// The server: an object that starts reads again which tombstones are packed.
     PackedKnown = "packed-known",
     /// The server: a key's clock does not go back.
     ClockForward = "clock-forward",
     /// The server: a key's fence does not go back.
     FenceForward = "fence-forward",
-    /// The server: what rests on the fence makes it durable.
+    /// The server: a fence on which a decision depends is made durable.
     FenceDurable = "fence-durable",
     /// The server: an answer that is no outcome is not recorded.
     CheckedOutcome = "checked-outcome",
-    /// The server: what a read writes is undone.
+    /// The server: the writes of a read are undone.
     ReadUndone = "read-undone",
-    /// The server: a cancellation passes fence and deadline as the request would.
+    /// The server: a cancellation passes fence and deadline like the request would.
     CancellationJudged = "cancellation-judged",
     /// The server: a cancellation leaves a record.
     CancellationRecorded = "cancellation-recorded",
     /// The server: a full key takes no new request.
     Capacity = "capacity",
-    /// The server: the fence of what an administrator forgot, or deleted with its key, is durable.
+    /// The server: when an administrator forgets requests or deletes a key, the fence is durable.
     ForgottenDurable = "forgotten-durable",
-    /// The server: a record that an administrator deleted leaves its id refused.
+    /// The server: after an administrator has deleted a record, its id stays refused.
     DeletedRecordStaysRefused = "deleted-record-stays-refused",
     /// The server: a packed tombstone outlives the deletion of its key.
     PackedOutliveKey = "packed-outlive-key",
-    /// The server: nobody but an administrator administers.
+    /// The server: only an administrator administers.
     AdministratorOnly = "administrator-only",
-    /// The server: a session answers and obeys its principal alone.
+    /// The server: a session answers and obeys only its principal.
     SessionOwned = "session-owned",
-    /// The server: an epoch that a session has not come to yet is unknown.
+    /// The server: an epoch that a session has not reached yet is unknown.
     EpochKnown = "epoch-known",
-    /// The server: an epoch is never given twice at a key, whatever becomes of its sessions.
+    /// The server: an epoch is never given twice at a key, even if its sessions are gone.
     EpochForward = "epoch-forward",
-    /// The server: a place that has an outcome is answered with it and does not run.
+    /// The server: a place that has an outcome is answered with it, and does not run again.
     PlaceReplay = "place-replay",
     /// The server: the same place with another payload is refused.
     PlaceFingerprint = "place-fingerprint",
@@ -119,11 +119,11 @@ rules! {
     PlaceGone = "place-gone",
     /// The server: a place answers only the epoch that took it.
     PlaceOfEpoch = "place-of-epoch",
-    /// The server: an epoch has no numbers up to its predecessor's last.
+    /// The server: an epoch has no numbers up to the last of its predecessor.
     OwnNumbers = "own-numbers",
     /// The server: an epoch that is over takes no place.
     Fenced = "fenced",
-    /// The server: of an epoch that is too old to tell nobody hears that its place did not run.
+    /// The server: the holder of an epoch that is too old to be remembered is never told that its place did not run.
     FencedUnknown = "fenced-unknown",
     /// The server: a number beyond the next does not run.
     NoGap = "no-gap",
@@ -131,97 +131,97 @@ rules! {
     Window = "window",
     /// The server: only the current epoch acknowledges.
     AckOfCurrent = "ack-of-current",
-    /// The server: the last place of a session stays, whatever is acknowledged.
+    /// The server: the last place of a session stays, even if it is acknowledged.
     LastPlaceStays = "last-place-stays",
     /// The server: an idle session still knows its last number.
     StubKeepsLast = "stub-keeps-last",
     /// The server: a take-over that expects an older epoch changes nothing.
     TakeOverExpected = "take-over-expected",
-    /// The server: what was counted of a place is of no other.
+    /// The server: the crashes that were counted for a place count for no other place.
     CountOfPlace = "count-of-place",
     /// The server: a key has a bounded number of sessions.
     SessionsBounded = "sessions-bounded",
-    /// The server: a start is recorded before its request is sent to where it is executed.
+    /// The server: before a request is sent to where it is executed, its start is recorded.
     DispatchRecorded = "dispatch-recorded",
-    /// The server: what was sent, and is in doubt, is not sent as if it were new.
+    /// The server: a request that was sent, and is in doubt, is not sent as if it were new.
     DoubtHolds = "doubt-holds",
-    /// The server: what is in doubt does not leave by itself.
+    /// The server: a record in doubt does not leave by itself.
     DoubtStays = "doubt-stays",
-    /// The server: what is in doubt is sent again only as long as the other side knows its id.
+    /// The server: a request in doubt is sent again only while the other side remembers its id.
     ResendEnds = "resend-ends",
-    /// The server: that the other side has nothing proves something only when what was sent has arrived or never will.
+    /// The server: a probe that finds nothing is a proof only once the request has arrived or never will.
     ProbeSettles = "probe-settles",
-    /// The server: an outcome is recorded only over the start that it belongs to.
+    /// The server: an outcome is recorded only over the start to which it belongs.
     OwnDispatch = "own-dispatch",
-    /// The server: of what is under way nobody is told that it stays in doubt, or never runs.
+    /// The server: while a request is under way, nobody is told that it stays in doubt, or never runs.
     UnderWayKnown = "under-way-known",
-    /// The server: what another key has taken of a lane is asked for under the epoch that it was sent under.
+    /// The server: a number of a lane that the other key has taken is asked for under the epoch under which it was sent.
     TakenEpoch = "taken-epoch",
-    /// The server: an object takes its session at another key over before it sends anything new there.
+    /// The server: before an object sends anything new to another key, it takes over its session there.
     LaneTakenOver = "lane-taken-over",
-    /// The server: what is emitted by a key that was put back is not taken for what went under its number before.
+    /// The server: what a restored key emits does not count as what had the same number before.
     PutBackRenumbered = "put-back-renumbered",
-    /// The server: what another key refuses for good is closed there before it is given up.
+    /// The server: an effect that another key refuses for good is closed there before it is given up.
     ClosedBeforeParked = "closed-before-parked",
-    /// The server: what another key refuses a closing for is news of its place only where it speaks of that.
+    /// The server: the refusal of a closing is news of its place only if it is about the place.
     ClosingOfPlace = "closing-of-place",
-    /// The server: the first effect of a session that may have been sent begins no other session.
+    /// The server: if the first effect of a session may have been sent, no other session is begun for it.
     FirstOfKnownSession = "first-of-known-session",
-    /// The server: what came of something that was sent counts only where it was the last of its lane.
+    /// The server: the report on an effect counts only if it was the last one sent on its lane.
     AnswerOfLast = "answer-of-last",
-    /// The server: the requests of a batch run in the order in which they stand in it.
+    /// The server: the requests of a batch run in the order in which they are written.
     BatchInOrder = "batch-in-order",
     /// The server: a batch is one commit.
     BatchInOneCommit = "batch-in-one-commit",
-    /// The server: what is in memory goes with the commit of a batch that fails.
+    /// The server: when the commit of a batch fails, what is in memory is dropped.
     BatchMemory = "batch-memory",
-    /// The server: where one of many that are written together undoes what it did, all are undone, and each runs by itself.
+    /// The server: when one of many requests at a desk undoes what it did, all are undone, and each runs by itself.
     DeskUndone = "desk-undone",
-    /// The server: what one of many that are written together has recorded, those after it see.
+    /// The server: what a request at a shared desk has recorded is visible to the requests after it.
     DeskSeen = "desk-seen",
-    /// The server: what many have recorded together is written before they are committed.
+    /// The server: what is recorded at a shared desk is written before the commit.
     DeskWritten = "desk-written",
-    /// The server: a batch is answered only once what it acknowledges is applied.
+    /// The server: a batch is answered only once its acknowledgements are applied.
     BatchAcknowledges = "batch-acknowledges",
-    /// The server: a request of a batch runs at no key but that of the batch.
+    /// The server: a request of a batch runs only at the key of the batch.
     BatchKey = "batch-key",
-    /// The server: a request of a batch has no header that is for others to say.
+    /// The server: a request of a batch has no header that only the platform, the router or the layer may set.
     BatchHeaders = "batch-headers",
-    /// The server: of a frame that comes once the token of its socket has ended, nothing runs.
+    /// The server: nothing runs of a frame that arrives after the token of its socket has ended.
     FrameOfToken = "frame-of-token",
-    /// The client: what may have left under a place is sent under that place, whoever goes on with it.
+    /// The client: a request that may have left under a place keeps this place, whoever goes on with it.
     PlaceKept = "place-kept",
-    /// The client: what is under way in a frame is in no other.
+    /// The client: a request that is under way in a frame is in no other frame.
     UnderWayOnce = "under-way-once",
-    /// The client: only what is fenced and never ran gets another place.
+    /// The client: only a request that is fenced and never ran gets another place.
     OnlyFencedRenumbered = "only-fenced-renumbered",
-    /// The client: a place of one's own waits for all that was taken over under older ones.
+    /// The client: requests with new places wait for all requests that were taken over with older epochs.
     OlderFirst = "older-first",
-    /// The client: what was taken over goes on in the order of its calls.
+    /// The client: requests that were taken over go on in the order of their calls.
     LeftInOrder = "left-in-order",
-    /// The client: what nobody waits for goes on with who holds the session, though its owner lives.
+    /// The client: a request that nobody waits for goes on with the holder of the session, even if its owner is alive.
     LeftTaken = "left-taken",
-    /// The client: an acknowledgement passes no place that still has to be heard of.
+    /// The client: an acknowledgement does not pass a place that still needs an answer.
     AckHeld = "ack-held",
-    /// The client: who is told that a place never runs has taken its row back before.
+    /// The client: before a caller is told that its place never runs, the row is taken back.
     RowTakenBack = "row-taken-back",
     /// The client: no attempt leaves once its row is settled or gone.
     RaiseChecked = "raise-checked",
     /// The client: a row's `until` is raised before each attempt.
     UntilRaised = "until-raised",
-    /// The client: an acknowledgement says until when attempts may arrive.
+    /// The client: an acknowledgement says until when attempts may still arrive.
     UntilTold = "until-told",
-    /// The client: an acknowledgement is done only when an answer of its key came back.
+    /// The client: an acknowledgement is done only when an answer from its key has come back.
     AcknowledgementAnswered = "acknowledgement-answered",
-    /// The client: an answer without `Semel-Status` is no answer.
+    /// The client: an answer without `Semel-Status` does not count as an answer.
     StatusNeeded = "status-needed",
     /// The client: no 5xx is definitive.
     NoServerError = "no-server-error",
-    /// The client: of a request that was paused nobody is told that it did not run.
+    /// The client: nobody is told that a paused request did not run.
     UnknownWhenPaused = "unknown-when-paused",
-    /// The client: an attempt says under whom its request was made.
+    /// The client: an attempt says under which principal its request was made.
     PrincipalTold = "principal-told",
-    /// The client: a cancellation goes only to a key that is no guess.
+    /// The client: a cancellation goes only to a key that is certain, not guessed.
     CertainKey = "certain-key",
 }
 
@@ -249,7 +249,7 @@ mod switches {
         OFF.get() != Some(rule)
     }
 
-    /// Switches a rule off for as long as `work` runs, or none.
+    /// Runs `work` with one rule switched off, or with none.
     pub fn without<T>(rule: Option<Rule>, work: impl FnOnce() -> T) -> T {
         struct Restore(Option<Rule>);
         impl Drop for Restore {
