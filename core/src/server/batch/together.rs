@@ -5,7 +5,7 @@
 //! - An element passes the same checks as a single request: the key rule, what its token allows, and all that comes after.
 //! - Either all is committed at once or nothing is, and what is in memory follows the commit.
 //! - If an element is undone, only that element is. All write together at a desk ([`crate::server::storage::desk`]); if
-//!   one of them undoes what it did, all are undone, and run again without a desk.
+//!   one of them undoes what it did, all are undone, and run again without a shared desk.
 //! - If the storage fails, all are undone, and each has to run by itself. The host does that, because it knows which one
 //!   was running if one crashes.
 

@@ -70,7 +70,7 @@ pub struct Times {
     pub records: Vec<i64>,
     /// Tombstones, by step. A packed one counts at the time of its row: of the acknowledgement, or of the record that carries it.
     pub tombstones: Vec<i64>,
-    /// Whether there are more rows of packed tombstones than were looked at.
+    /// Whether there may be more rows of packed tombstones than were looked at.
     pub is_truncated: bool,
 }
 

@@ -20,11 +20,11 @@ use std::rc::Rc;
 
 /// The most keys in a set.
 pub const KEYS_MAX: usize = 100;
-/// A shorter secret for HS256 can be guessed (RFC 7518, 3.2), in bytes.
+/// The shortest secret for HS256, in bytes: a shorter one can be guessed (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
-/// A shorter modulus for RS256 can be broken (RFC 7518, 3.3).
+/// The shortest modulus for RS256: a shorter one can be broken (RFC 7518, 3.3).
 const MODULUS_BITS_MIN: usize = 2048;
-/// A check with a longer modulus takes long, and one with 8,192 bits has crashed workerd.
+/// The longest modulus: a check with a longer one takes long, and one of 8,192 bits has ended a workerd.
 const MODULUS_BITS_MAX: usize = 4096;
 /// 65537, which all issuers use.
 const EXPONENT: &str = "AQAB";

@@ -7,7 +7,7 @@
 use super::hash;
 use super::keys::KeySet;
 
-/// Long enough that nobody can guess the token.
+/// The shortest administrator's token, in characters: nobody can guess one of this length.
 const ADMIN_TOKEN_CHARS_MIN: usize = 16;
 const RATE_MAX: u32 = 1_000_000;
 const RATE_PER_SECOND: u32 = 100;
