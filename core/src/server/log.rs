@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A line has no header's value except the request id and a well-formed `traceparent`, and no path, body, principal or token.
-//! - A key is logged as a hash, because its name may identify a person. With the name one can find its lines, but the lines are no list of names.
+//! - A key is logged as a hash, because its name may identify a person. With the name one can find its lines, but the
+//!   lines are no list of names.
 //! - The content of a field stays in the field: nothing in it ends the line or moves a terminal's cursor.
 //! - Either all attempts of a request have a line or none has, because the sample goes by the id. A fault of the server always has a line.
 

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A record answers only its principal.
 //! - Outcome and fingerprint are dropped together. Whether the request ran is kept as long as the row.
-//! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline. If no deadline bounds them, it lapses no sooner than a retention after it was made.
+//! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline. If no deadline
+//!   bounds them, it lapses no sooner than a retention after it was made.
 
 use super::packed::Bundle;
 use crate::fingerprint::Fingerprint;
