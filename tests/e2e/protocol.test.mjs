@@ -114,3 +114,54 @@ test("what the page says of batches refused whole, of ids in bodies, and of a pl
     assert.deepEqual([closed.headers.get("semel-status"), await closed.json()], ["executed", { state: "cancelled" }], id);
   }
 });
+
+test("the take-over and the place that are shown, and the example of a holder that has no answer to two requests", async () => {
+  const path = "/semel/v1/keys/accounts%2Fdora/sessions";
+  // The page shows the fourth holder, after 17 places.
+  const dora = (shown) => ({ ...shown, first: shown.first.replace("alice", "dora") });
+  const takenOver = async (id, body) => (await fetch(server.url + path, { method: "POST", headers: { "idempotency-key": id }, body })).json();
+  for (const id of ["one", "two", "three"]) await takenOver(id, '{"name":"tab"}');
+  const [shown] = blocksOf("Sending");
+  const at = (epoch, seq) => sent(dora(shown), { "semel-session": `"tab";epoch=${epoch};seq=${seq}` });
+  for (let seq = 1; seq <= 17; seq += 1) assert.equal((await at(3, seq)).status, 200);
+
+  const [, answer] = /The answer is 200 `(\{"name":"tab","epoch":4,"lastSeq":17\})`/.exec(text);
+  const [take] = blocksOf("Taking over");
+  assert.deepEqual(await (await sent(dora(take))).json(), JSON.parse(answer));
+  const placed = await sent(dora(shown));
+  assert.deepEqual([placed.status, placed.headers.get("semel-status")], [200, "executed"]);
+
+  assert.deepEqual(await takenOver("five", '{"name":"tab","after":4}'), { name: "tab", epoch: 5, lastSeq: 18 });
+  const told = [];
+  for (const [epoch, seq] of [[4, 18], [4, 19], [5, 19]]) {
+    const got = await at(epoch, seq);
+    const { executed, currentEpoch } = await got.json();
+    told.push([got.headers.get("semel-status"), executed, currentEpoch]);
+  }
+  assert.deepEqual(told, [["replayed", undefined, undefined], ["fenced", "no", 5], ["executed", undefined, undefined]]);
+});
+
+test("what the page says of the fingerprint, of a key's escapes, and of headers on a read", async () => {
+  const deposit = (headers = {}, path = "/accounts/j%C3%B6rg%20m/deposit") =>
+    fetch(server.url + path, { method: "POST", headers: { "content-type": "application/json", "idempotency-key": "same", ...headers }, body: '{"amount":1}' });
+  const told = async (answer) => [(await answer).headers.get("semel-status"), (await answer).headers.get("semel-key")];
+  const key = '"accounts/j%C3%B6rg%20m"';
+  assert.deepEqual(await told(deposit({ "semel-key": '"accounts%2Fj%C3%B6rg m"' })), ["executed", key]);
+  for (const same of [{ "content-type": "Application/JSON" }, { accept: "text/html" }, { "idempotency-key": '"same"', "semel-key": key }]) {
+    assert.deepEqual(await told(deposit(same)), ["replayed", key], JSON.stringify(same));
+  }
+  for (const other of [{ "content-type": "application/json; charset=utf-8" }, { "content-encoding": "identity" }]) {
+    assert.deepEqual(await told(deposit(other)), ["fingerprint-mismatch", key], JSON.stringify(other));
+  }
+  assert.deepEqual(await told(deposit({}, "/accounts/j%C3%B6rg%20m/%64eposit")), ["fingerprint-mismatch", key]);
+  assert.deepEqual(await told(deposit({ "semel-key": '"accounts/another"' })), ["key-mismatch", null]);
+
+  const read = (headers) => told(fetch(`${server.url}/accounts/emil`, { headers }));
+  for (const none of [{ "idempotency-key": "any" }, { "semel-first-sent": "@5" }, { "semel-deadline": "0" }]) {
+    assert.equal((await read(none))[0], "read", JSON.stringify(none));
+  }
+  const far = String(Date.now() + 600_000);
+  for (const bad of [{ "idempotency-key": "'any'" }, { "semel-first-sent": "5" }, { "semel-deadline": far }, { "semel-session": '"tab";epoch=1;seq=1' }]) {
+    assert.equal((await read(bad))[0], "key-invalid", JSON.stringify(bad));
+  }
+});
