@@ -1,9 +1,9 @@
-//! The ids whose answers are delivered, until their key has taken that.
+//! The ids whose answers were delivered, until their key has taken the acknowledgement.
 //!
 //! Invariants:
-//! - An acknowledgement is done only when an answer of its key's object came back for what carried it.
+//! - An acknowledgement is done only when the object of its key has answered the request that carried it.
 //! - It carries the latest deadline that any attempt of its id may have.
-//! - It rides on the next request to its key; without a ride it goes by itself, at a constant interval.
+//! - It rides on the next request to its key. Without one it is sent by itself, at a constant interval.
 
 use super::ACKS_WAITING_MAX;
 use super::in_hand::{Seen, hash};
@@ -13,23 +13,24 @@ use crate::header::{ACK_BYTES_MAX, ACKS_MAX, quoted};
 use crate::rules::{Rule, holds};
 use crate::text::{decimal, joined};
 
-/// So many ids go in one request of their own.
+/// The ids that one request carries at most if it only acknowledges.
 const POSTED_IDS_MAX: usize = 256;
 
-/// Of a row, and of the use of its id: one that is used again has a later `until`.
+/// A hash of a row's id and its `until`. If an id is used again, its row has a later `until`, and so another mark.
 pub(super) fn mark(row: &str, until_ms: i64) -> u64 {
-    // The lowest bit stays set.
+    // The shift keeps the lowest bit, which [`Seen`] needs set.
     hash(row.as_bytes()) ^ (until_ms as u64) << 1
 }
 
-/// One id that waits.
+/// An acknowledgement that waits for its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Waiting {
     row: String,
     key: String,
     until_ms: i64,
     was_cancelled: bool,
-    /// Whether the row stays for the answer that it keeps.
+    /// Whether the row stays because it keeps an answer.
+    /// When it is sent by itself.
     is_kept: bool,
     due_ms: i64,
     /// The attempt that carries it.
@@ -37,7 +38,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Writes the ids that it stands for, quoted, each with its `until`.
+    /// Writes its ids, quoted, each with its `until`: the request's, and the cancellation's if there was one.
     fn write(&self, text: &mut String, (before, between, after): (&str, &str, &str)) {
         let until_ms = decimal(if holds(Rule::UntilTold) { self.until_ms } else { (self.until_ms - 170_000).max(0) });
         for id in [quoted(&self.row), quoted(&cancellation_of(&self.row))].iter().take(self.count()) {
@@ -55,29 +56,30 @@ impl Waiting {
     }
 }
 
-/// An acknowledgement that is done.
+/// An acknowledgement that its key has taken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The row.
+    /// The id of the row.
     pub row: String,
-    /// Whether it stays for the answer that it keeps.
+    /// Whether the row stays because it keeps an answer.
     pub is_kept: bool,
 }
 
-/// All that wait, oldest first.
+/// All acknowledgements that wait, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Acknowledgements {
     waiting: Vec<Waiting>,
 }
 
 impl Acknowledgements {
-    /// Lets go of those whose rows are gone: another tab has acknowledged them, and an id may be used again. Takes those that stay out of
-    /// `rows`, the marks of all rows.
+    /// Drops those whose rows are gone, unless they are riding: another tab has acknowledged them, and their ids may be
+    /// used again. `rows` has the marks of all rows; the marks of those that stay are removed from it.
     pub(super) fn keep(&mut self, rows: &mut Seen) {
         self.waiting.retain(|waiting| rows.take(mark(&waiting.row, waiting.until_ms)) | waiting.riding.is_some());
     }
 
-    /// Takes a settled row; one without a key has nothing to acknowledge. If it waits already, its key is told twice, which does no harm.
+    /// Adds the acknowledgement of a settled row, unless the row has no key or was acknowledged. If it waits already,
+    /// its key is told twice, which does no harm.
     pub(super) fn add(&mut self, row: &str, settled: Settled, due_ms: i64) {
         let Some(key) = settled.key.filter(|_| !settled.is_acknowledged) else { return };
         self.waiting.push(Waiting {
@@ -96,22 +98,24 @@ impl Acknowledgements {
         self.waiting.len() >= ACKS_WAITING_MAX
     }
 
-    /// Lets what waits for a key ride on an attempt: the value of `Semel-Ack`.
+    /// Lets the acknowledgements of a key ride on an attempt. Returns the value of `Semel-Ack`; `None` if there are
+    /// none.
     pub fn ride(&mut self, key: &str, attempt: u64) -> Option<String> {
         let value = self.load(key, attempt, ("", ";until=", ""), ACKS_MAX, ACK_BYTES_MAX);
         Some(value).filter(|value| !value.is_empty())
     }
 
-    /// Lets what found no ride in time go by itself: the key, and the body of `POST acks`.
+    /// Lets due acknowledgements of one key go by themselves. Returns the key, and the body of `POST acks`.
     pub fn post(&mut self, attempt: u64, now_ms: i64) -> Option<(String, String)> {
         let is_due = |waiting: &&Waiting| waiting.riding.is_none() && waiting.due_ms <= now_ms;
         let key = self.waiting.iter().find(is_due)?.key.clone();
-        // What a structured-field string escapes is what JSON escapes: ids are printable ASCII.
+        // Ids are printable ASCII, of which structured-field strings and JSON escape the same characters.
         let ids = self.load(&key, attempt, ("{\"id\":", ",\"until\":", "}"), POSTED_IDS_MAX, usize::MAX);
         Some((key, joined(&["{\"ids\":[", &ids, "]}"])))
     }
 
-    /// Writes what waits for a key and rides on no attempt yet, as much as there may be, and lets it ride on this one.
+    /// Writes the acknowledgements of a key that ride on no attempt yet, up to the limits, and lets them ride on this
+    /// one.
     fn load(&mut self, key: &str, attempt: u64, words: (&str, &str, &str), ids: usize, bytes: usize) -> String {
         let mut text = String::new();
         let mut count = 0;
@@ -128,8 +132,9 @@ impl Acknowledgements {
         text
     }
 
-    /// An attempt has ended; `key`: the object that answered it. What rode on it is done, or looks for another ride, and goes by
-    /// itself after `again_ms`.
+    /// Takes note that an attempt has ended. `key`: the key whose object answered it. If it is their key, the
+    /// acknowledgements on it are done and are returned. Otherwise they wait for another ride, and go by themselves at
+    /// `again_ms` at the earliest.
     pub fn ended(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Vec<Done> {
         let mut done = Vec::new();
         self.waiting.retain_mut(|waiting| {
@@ -147,7 +152,7 @@ impl Acknowledgements {
         done
     }
 
-    /// When the next one goes by itself.
+    /// When the next acknowledgement goes by itself.
     pub fn due_ms(&self) -> Option<i64> {
         self.waiting.iter().filter(|waiting| waiting.riding.is_none()).map(|waiting| waiting.due_ms).min()
     }
@@ -180,7 +185,7 @@ mod tests {
         acks
     }
 
-    /// Each ride keeps the limits of the header, and all get one.
+    /// Each ride keeps the limits of the header, and every acknowledgement gets a ride.
     #[test]
     fn a_ride_keeps_the_limits_and_leaves_the_rest_to_the_next() {
         for (was_cancelled, digits) in [(false, 2), (true, 2), (false, 200), (true, 90)] {

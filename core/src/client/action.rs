@@ -1,63 +1,64 @@
-//! What passes between the client and its host.
+//! What the client and its host exchange: the actions that the client asks for, and the answers that the host reports.
 
 use super::failure::Failure;
 use super::row::{Answered, Change, Draft};
 use crate::message::Headers;
 use std::rc::Rc;
 
-/// The client's own name for a request in hand.
+/// The client's own number for a request in hand.
 pub type Ticket = u64;
 
-/// To whom an answer goes.
+/// Who gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
-    /// Who called.
+    /// The caller of the request.
     Caller,
-    /// Whoever takes the answers that nobody waits for.
+    /// The application's handler of answers that no caller waits for (`onrecovered`).
     Recovered,
 }
 
-/// What the host is to do.
+/// What the host has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Change the row of an id in one durable transaction: give [`Change::apply`] who made it, as [`super::Client::maker_of`] says as this
-    /// is polled (later, it may not be in hand any more), and what is there, and store what it returns.
-    /// Report by [`super::Client::changed`].
+    /// Change the row of an id in one durable transaction: call [`Change::apply`] with the maker and the stored row,
+    /// and store what it returns. Ask [`super::Client::maker_of`] for the maker when polling this action; later the
+    /// request may no longer be in hand. Report with [`super::Client::changed`].
     Change {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
         /// The row's id.
         id: String,
-        /// What to do to it.
+        /// The change.
         change: Change,
     },
-    /// Delete rows whose ids the server has forgotten, of those that [`super::row::is_done`]. No report.
+    /// Delete those of these rows for which [`super::row::is_done`] holds. There is nothing left to do for them. No
+    /// report.
     Remove(Vec<String>),
-    /// Send. Report by [`super::Client::answered`] or [`super::Client::lost`].
+    /// Send this. Report with [`super::Client::answered`] or [`super::Client::lost`].
     Transmit(Transmission),
-    /// Give an attempt up; it is reported no more.
+    /// Abort this attempt, and report nothing more about it.
     Abort(u64),
-    /// Hand an answer over. Once the receiver has it, report by [`super::Client::delivered`].
+    /// Hand an answer over. Once the receiver has it, report with [`super::Client::delivered`].
     Deliver {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
-        /// To whom.
+        /// The receiver.
         to: Receiver,
         /// The answer.
         answered: Rc<Answered>,
     },
-    /// Tell the caller that it need not wait any more, and why; the request goes on. No report.
+    /// Tell the caller that it need not wait any longer, and why. The request goes on. No report.
     GiveUp {
         /// The request id.
         id: String,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// Tell the application that a request pauses, and why. [`super::Client::resume`] sends it on.
+    /// Tell the application that a request pauses, and why. [`super::Client::resume`] continues it.
     Pause {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }
@@ -65,15 +66,15 @@ pub enum Action {
 /// One attempt, or a control request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmission {
-    /// Names it in reports.
+    /// The number of the attempt, for the host's report.
     pub attempt: u64,
-    /// Method, target, headers and body; `key` is among the headers below.
+    /// Method, target, headers and body. Its `key` is already among `headers` below.
     pub request: Rc<Draft>,
-    /// More headers, of this attempt. The host adds its own to both.
+    /// Further headers, of this attempt only. The host adds its own to both.
     pub headers: Headers,
 }
 
-/// What came back, read to its end.
+/// An answer from the server. The host has read it to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
     /// The status.
@@ -82,13 +83,13 @@ pub struct Answer {
     pub headers: Headers,
     /// The body.
     pub body: Vec<u8>,
-    /// Of a body that is a JSON object: its members that are strings. Needed where `Semel-Status` is no outcome of an
-    /// application request.
+    /// If the body is a JSON object: those of its members that are strings. Needed unless `Semel-Status` says that this
+    /// is the outcome of an application request.
     pub members: Headers,
 }
 
 impl Answer {
-    /// A member of the body.
+    /// The value of a string member of the body.
     pub fn member(&self, name: &str) -> Option<&str> {
         self.members.get(name)
     }

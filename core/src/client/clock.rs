@@ -1,11 +1,11 @@
-//! The server's clock, as far as it is known.
+//! The server's clock, as far as the client knows it.
 //!
-//! Invariant: it is learned from `Semel-Now` alone. Where a key refused a deadline, its own clock counts from then on: it
-//! may be ahead of the worker's.
+//! Invariant: it is learned only from `Semel-Now`. After a key has refused a deadline, that key's own clock is used for
+//! it, since it may be ahead of the worker's.
 
 use super::KEYS_KNOWN_MAX;
 
-/// How far the server's clocks are from the client's.
+/// How far the server's clocks are ahead of the client's, in ms.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     worker_ms: Option<i64>,
@@ -13,28 +13,28 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
-    /// Forgets all of it.
+    /// Forgets all clocks.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether anything is known.
+    /// Whether the worker's clock is known.
     pub fn is_known(&self) -> bool {
         self.worker_ms.is_some()
     }
 
-    /// The instant at a key, or at the worker where the key's clock isn't known apart.
+    /// The instant at a key, in Unix ms. Uses the worker's clock if the key's own is not known; `None` if neither is.
     pub fn at(&self, key: Option<&str>, now_ms: i64) -> Option<i64> {
         let own = self.keys_ms.iter().find(|(each, _)| Some(each.as_str()) == key).map(|(_, ahead_ms)| *ahead_ms);
         own.or(self.worker_ms).map(|ahead_ms| now_ms.saturating_add(ahead_ms))
     }
 
-    /// Takes over the worker's clock.
+    /// Learns the worker's clock from its `Semel-Now`.
     pub fn learn(&mut self, semel_now_ms: i64, now_ms: i64) {
         self.worker_ms = Some(semel_now_ms.saturating_sub(now_ms));
     }
 
-    /// Takes over the clock of a key.
+    /// Learns the clock of a key from its `Semel-Now`.
     pub fn learn_of(&mut self, key: &str, semel_now_ms: i64, now_ms: i64) {
         let ahead_ms = semel_now_ms.saturating_sub(now_ms);
         if let Some((_, known_ms)) = self.keys_ms.iter_mut().find(|(each, _)| each == key) {
@@ -42,7 +42,7 @@ impl ServerClock {
             return;
         }
         if self.keys_ms.len() >= KEYS_KNOWN_MAX {
-            // What is forgotten is learned again from the first refusal.
+            // A forgotten clock is learned again from the first refusal.
             self.keys_ms.clear();
         }
         self.keys_ms.push((key.to_owned(), ahead_ms));

@@ -2,8 +2,7 @@
 //!
 //! Invariants:
 //! - The first byte is the version of the layout. A row of another version is unreadable, never misread.
-//! - What was encoded decodes to the same; anything else decodes to [`Unreadable`], never to a guess.
-//!
+//! - What was encoded decodes to the same row. Anything else decodes to [`Unreadable`], never to a guess.
 
 use super::bytes::{Reader, Writer};
 use super::failure::Failure;
@@ -14,7 +13,7 @@ use std::rc::Rc;
 
 const VERSION: u8 = 3;
 
-/// Lays a row out.
+/// Lays out a row in bytes.
 pub fn encode(row: &Row) -> Vec<u8> {
     let mut out = Writer::default();
     out.byte(VERSION);
@@ -31,7 +30,7 @@ pub fn encode(row: &Row) -> Vec<u8> {
     out.done()
 }
 
-/// Reads a row.
+/// Reads a row from bytes.
 pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
     let mut input = Reader::new(bytes);
     if input.byte() != VERSION {
@@ -42,7 +41,7 @@ pub fn decode(bytes: &[u8]) -> Result<Row, Unreadable> {
 }
 
 impl Writer {
-    /// A request.
+    /// Writes a request.
     pub(super) fn draft(&mut self, draft: &Draft) {
         self.text(&draft.method);
         self.text(&draft.target);
@@ -74,7 +73,7 @@ impl Writer {
         self.flag(settled.is_acknowledged);
     }
 
-    /// An answer.
+    /// Writes an answer.
     pub(super) fn answered(&mut self, answered: &Answered) {
         match answered {
             Answered::Outcome(response) => {
@@ -96,7 +95,7 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    /// A request.
+    /// Reads a request.
     pub(super) fn draft(&mut self) -> Draft {
         Draft {
             method: self.text(),
@@ -134,7 +133,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An answer.
+    /// Reads an answer.
     pub(super) fn answered(&mut self) -> Answered {
         if self.flag() {
             return Answered::Failure(Failure {
@@ -148,7 +147,7 @@ impl Reader<'_> {
         Answered::Outcome(Response { status: self.status(), headers: self.headers(), body: self.bytes().to_vec() })
     }
 
-    /// One of a few words.
+    /// Reads a word. If `from_wire` does not know it, this is a failure, and the value is `otherwise`.
     fn word<T>(&mut self, from_wire: fn(&str) -> Option<T>, otherwise: T) -> T {
         let word = from_wire(&self.text());
         if word.is_none() {
@@ -157,7 +156,7 @@ impl Reader<'_> {
         word.unwrap_or(otherwise)
     }
 
-    /// A status of HTTP.
+    /// Reads an HTTP status.
     pub fn status(&mut self) -> u16 {
         let status = u16::try_from(self.integer());
         if status.is_err() {

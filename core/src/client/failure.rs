@@ -1,13 +1,13 @@
-//! What a caller gets where there is no outcome.
+//! What a caller gets if there is no outcome.
 //!
-//! Invariant: `executed` is `no` only where the request never ran under its id and never will. Whatever a problem says of
-//! one attempt, an earlier one may have run.
+//! Invariant: `executed` is `no` only if the request never ran under its id and never will. A problem with `no` may
+//! speak of one attempt only, and an earlier attempt may have run.
 
 use crate::problem::{Executed, Retry};
 
 macro_rules! client_codes {
     ($($(#[$doc:meta])* $name:ident $code:literal $executed:ident $retry:ident $detail:literal;)*) => {
-        /// A code of the client's own.
+        /// A code of the client itself.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ClientCode {
             $(#[doc = $detail] $name,)*
@@ -29,7 +29,7 @@ macro_rules! client_codes {
     };
 }
 
-// What never left ends in "not sent": by that `sdk/js/semel.js` knows it.
+// The detail of a request that never left ends in "not sent": `sdk/js/semel.js` recognises it by that.
 client_codes! {
     OutboxFull "outbox-full" No Never "too many requests are pending, so it was not sent";
     StoreFailed "store-failed" No Never "it could not be stored, so it was not sent";
@@ -37,29 +37,29 @@ client_codes! {
     OutcomeLost "outcome-lost" Unknown Never "it is no longer stored, and its answer is not kept";
 }
 
-/// An answer that is no outcome.
+/// An answer without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A code of the protocol, of the client, or of a newer server.
+    /// A code of the protocol, of the client itself, or of a newer server.
     pub code: String,
-    /// Whether the request ran.
+    /// Whether the request was executed.
     pub executed: Executed,
-    /// How to go on.
+    /// How the caller may go on.
     pub retry: Retry,
-    /// This case in a sentence.
+    /// A sentence about this case.
     pub detail: String,
-    /// The body of the problem as the server sent it; empty for a failure of the client's own.
+    /// The body of the problem as the server sent it; empty for a failure of the client itself.
     pub problem: Vec<u8>,
 }
 
 impl Failure {
-    /// Of parts.
+    /// Makes a failure without a problem's body.
     #[inline(never)]
     pub(super) fn of(code: &str, executed: Executed, retry: Retry, detail: &str) -> Self {
         Self { code: code.to_owned(), executed, retry, detail: detail.to_owned(), problem: Vec::new() }
     }
 
-    /// Of a request that never left, or whose place nobody can take any more.
+    /// The same failure with `executed: "no"`: for a request that never left, or whose place nobody can take any more.
     pub(super) fn never_ran(self) -> Self {
         Self { executed: Executed::No, ..self }
     }

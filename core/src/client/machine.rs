@@ -1,7 +1,7 @@
-//! The machine: what happened goes in, what to do comes out.
+//! The machine: it takes what happened, and says what to do.
 //!
-//! Invariants (beside those of the module above):
-//! - An answer that is not definitive never reaches the caller.
+//! Invariants, besides those of [`super`]:
+//! - A server's answer that is not definitive never reaches the caller, unless the application gave the request up.
 //! - A report about something that is no longer in hand changes nothing.
 
 use super::acknowledgements::{Acknowledgements, Done, mark};
@@ -21,21 +21,21 @@ use std::rc::Rc;
 /// How a client is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Names the worker and the identity: of a store, only rows with this name are this client's.
+    /// Names the worker and the identity. Of all rows of a store, this client touches only those with this name.
     pub outbox: String,
-    /// Names this tab or process among those that share a store.
+    /// Names this tab or process among those that share the store.
     pub owner: String,
-    /// Who makes the requests; empty for nobody in particular.
+    /// The principal under whom the requests are made; empty if none is named.
     pub principal: String,
-    /// The pause between two attempts.
+    /// The pause between two attempts, in ms.
     pub retry_interval_ms: i64,
-    /// How long an attempt may take, and how far its deadline lies ahead.
+    /// How long an attempt may take, in ms, and how far ahead its deadline is.
     pub attempt_timeout_ms: i64,
-    /// When callers are told that they need not wait.
+    /// After how long a caller is told that it need not wait, in ms. `None`: never.
     pub give_up_after_ms: Option<i64>,
-    /// Requests in hand at once. Beyond, no more are taken.
+    /// Requests in hand at most. Beyond that, no more are taken.
     pub requests_max: usize,
-    /// Attempts under way at once; what is due beyond waits for one to end.
+    /// Attempts under way at once. Further requests that are due wait until an attempt ends.
     pub attempts_max: usize,
 }
 
@@ -64,20 +64,20 @@ pub struct Client {
     pub(super) acks: Acknowledgements,
     pub(super) keys_of_paths: Vec<(String, String)>,
     pub(super) actions: Vec<Action>,
-    /// Those that [`Self::poll`] is about to give: none is moved for one that is taken.
+    /// The actions that [`Self::poll`] gives next. They are apart from `actions`, so that taking one moves no other.
     polled: std::vec::IntoIter<Action>,
     pub(super) last_ticket: Ticket,
-    /// The last place of a request in order, of all that were ever in hand.
+    /// The highest place in the order of calls of all requests that were ever in hand.
     pub(super) last_place: i64,
     pub(super) last_attempt: u64,
     pub(super) is_offline: bool,
     pub(super) health_due_ms: i64,
-    /// Rows that only keep an answer, and since when, in Unix s.
+    /// The ids of rows that only keep an answer, each with when it was settled, in Unix s.
     pub(super) kept: Vec<(String, i64)>,
 }
 
 impl Client {
-    /// A client with nothing in hand.
+    /// Makes a client with nothing in hand.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The next thing to do.
+    /// The next action, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
         if self.polled.as_slice().is_empty() {
             self.polled = std::mem::take(&mut self.actions).into_iter();
@@ -105,22 +105,22 @@ impl Client {
         self.polled.next()
     }
 
-    /// Takes what is stored: at the start, and when an owner has gone. `lives`: whether an owner certainly lives; `None`
-    /// where that can't be told.
+    /// Takes over what is stored. The host calls this at the start, and when an owner has gone. `lives`: whether an
+    /// owner certainly lives; `None` if nobody can tell.
     pub fn stored(
         &mut self,
         now_ms: i64,
         rows: &[(String, Vec<u8>)],
         lives: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<(), Unreadable> {
-        // All or nothing: what can't be read must not be sent past.
+        // All or nothing: if a row can't be read, no request is sent, since that row may hold an earlier one.
         let mut marks = Seen::new(rows.len());
         for (id, bytes) in rows {
             marks.is_new(mark(id, codec::decode(bytes)?.until_ms()));
         }
         self.kept.clear();
         self.acks.keep(&mut marks);
-        // By place.
+        // The pending rows to take over, by their place.
         let mut left = Numbered::<(&String, Entry)>::new();
         for (id, bytes) in rows {
             match codec::decode(bytes)? {
@@ -133,15 +133,17 @@ impl Client {
                 }
                 Row::Settled(settled) if settled.outbox != self.settings.outbox => {}
                 Row::Settled(settled) if !settled.is_to_acknowledge() => self.kept.push((id.clone(), settled.at_s)),
-                // Two that happen to have one mark are acknowledged one after the other.
+                // If two acknowledgements happen to have the same mark, the second is added at a later call.
                 Row::Settled(settled) if marks.take(mark(id, settled.until_ms)) => self.acks.add(id, settled, now_ms),
                 _ => {}
             }
         }
-        // The last one first: what comes before one that is taken over is taken too, so that the one can wait for it.
+        // From the last to the first, so that the requests before one that is taken over are taken over too: it has to
+        // wait for them.
         let mut taken = Vec::<(&String, &Entry, bool)>::new();
         for (_, (id, entry)) in left.iter().rev() {
-            // What is its own, and not in hand, a store has said to be lost, and has: nobody else would see to it as long as this one lives.
+            // A row of this tab's own that is not in hand is one that the store called lost but has after all. No other
+            // tab sends it as long as this one lives.
             let is_lost = entry.owner == self.settings.owner;
             let has_owner = !is_lost && lives.is_some_and(|lives| lives(&entry.owner));
             if !has_owner || taken.iter().any(|(_, later, _)| later.comes_after(entry)) {
@@ -155,12 +157,13 @@ impl Client {
         Ok(())
     }
 
-    /// Takes a request in hand. `is_ordered`: whether it waits for those before it at its key. Of an id that is in hand, the caller
-    /// joins who waits; `None`: it is another request's.
+    /// Takes a request in hand, and asks for its row to be stored. `is_ordered`: whether it waits for the requests
+    /// before it at its key. If the id is in hand already with the same payload, the caller joins those who wait.
+    /// `None` if the id is another request's.
     pub fn request(&mut self, now_ms: i64, id: String, draft: Draft, is_ordered: bool) -> Option<Ticket> {
         let gives_up_ms = self.settings.give_up_after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
         if let Some((ticket, request)) = self.in_hand(&id) {
-            // Of one that another tab sees to, the row says what it is, once it was looked at.
+            // For a request of another tab, the payload is known once its row was looked at.
             if request.is_known() {
                 if *request.entry.draft != draft {
                     return None;
@@ -178,7 +181,7 @@ impl Client {
         let maker = joined(&[&owner, " ", &decimal(hash(&draft.laid_out()) as i64)]);
         let entry = Entry { draft: Rc::new(draft), outbox, maker, owner, ..Entry::default() };
         let ticket = self.insert(id, entry, Stage::Adding);
-        // Only a damaged row has such a place that there is none after it.
+        // A place is this high only in a damaged row.
         self.last_place = self.last_place.saturating_add(1);
         let place = is_ordered.then_some(self.last_place);
         self.with(ticket, |request, _| {
@@ -192,7 +195,7 @@ impl Client {
         let attempt_timeout_ms = self.settings.attempt_timeout_ms;
         self.with(ticket, |request, actions| {
             if let Some(at_ms) = leaves_ms {
-                // The first attempt follows at once: its `until` is stored in the same transaction.
+                // The first attempt follows at once, so the same transaction stores its `until`.
                 request.entry.first_sent_s = Some(at_ms.div_euclid(1000));
                 request.entry.until_ms = Some(at_ms + attempt_timeout_ms);
             }
@@ -218,26 +221,26 @@ impl Client {
         ticket
     }
 
-    /// Which request in hand has this id.
+    /// The request in hand with this id.
     pub fn ticket_of(&self, id: &str) -> Option<Ticket> {
         self.in_hand(id).map(|(ticket, _)| ticket)
     }
 
-    /// Who has made a request: what it asks for in [`Action::Change`] is of no row that another has made under its id. Empty where
-    /// it is not known, and where that is what is to be found out.
+    /// The maker whose row an [`Action::Change`] of this request may change; a row of another maker is left alone.
+    /// Empty if any maker's row will do: the maker is not known yet, or the change adds the row.
     pub fn maker_of(&self, ticket: Ticket) -> &str {
         let request = self.requests.get(&ticket).filter(|request| !matches!(request.stage, Stage::Adding));
         request.map_or("", |request| &request.entry.maker)
     }
 
-    /// Nobody waits for it here any more. It goes on.
+    /// The caller no longer waits. The request goes on.
     pub fn leave(&mut self, ticket: Ticket) {
         self.with(ticket, |request, _| request.has_caller = false);
     }
 
-    /// Reports the answer to [`Action::Transmit`].
+    /// Reports the answer to an [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
-        // In a key that is percent-encoded there is nothing to escape.
+        // The key is percent-encoded, so its quoted form contains no escapes.
         let key = answer.headers.get("semel-key").and_then(header::plain).map(str::to_owned);
         let after_ms = ACK_RIDE_MS.max(verdict::retry_after_ms(&answer));
         let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), now_ms + after_ms) else { return };
@@ -248,7 +251,7 @@ impl Client {
                     self.requests.insert(ticket, request);
                 }
             }
-            // Without a status it is not the worker's.
+            // An answer without `Semel-Status` is not the worker's.
             Purpose::Health => match answer.headers.get("semel-status").and_then(|_| verdict::clock_ms(&answer)) {
                 Some(clock_ms) => self.clock.learn(clock_ms, now_ms),
                 None => self.health_due_ms = now_ms + self.settings.retry_interval_ms,
@@ -258,7 +261,7 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// Reports that [`Action::Transmit`] got no answer.
+    /// Reports that an [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
         let again_ms = now_ms + self.settings.retry_interval_ms;
         match self.end(attempt, None, now_ms + ACK_RIDE_MS).map(|ended| ended.purpose) {
@@ -271,13 +274,13 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// Ends an attempt that is waited for no more.
+    /// Ends an attempt before its answer arrived.
     pub(super) fn abort(&mut self, now_ms: i64, attempt: u64) {
         self.actions.push(Action::Abort(attempt));
         self.lost(now_ms, attempt);
     }
 
-    /// Reports that the receiver of [`Action::Deliver`] has the answer.
+    /// Reports that the receiver of an [`Action::Deliver`] has the answer.
     pub fn delivered(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         if !request.is_stored {
@@ -289,20 +292,21 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// Sends a paused request again.
+    /// Continues a paused request.
     pub fn resume(&mut self, now_ms: i64, ticket: Ticket) {
         self.with(ticket, |request, _| request.resume(now_ms));
         self.advance(now_ms);
     }
 
-    /// Sends all paused requests again.
+    /// Continues all paused requests.
     pub fn resume_all(&mut self, now_ms: i64) {
         self.requests.iter_mut().for_each(|(_, request)| request.resume(now_ms));
         self.advance(now_ms);
     }
 
-    /// The application gives a request up: that is stored, and its key is asked to cancel it, without waiting for what is under way. The
-    /// caller gets the outcome if it had run. One that another tab sees to goes on there.
+    /// The application gives a request up. This is stored, and the key is asked to cancel the request without waiting
+    /// for the attempt under way. The caller gets the outcome if the request had run. A request of another tab goes on
+    /// there.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         if request.is_watched() {
@@ -321,7 +325,7 @@ impl Client {
         self.requests.iter().find(|(_, request)| request.id == id).map(|(ticket, request)| (*ticket, request))
     }
 
-    /// One more waits for its answer.
+    /// Lets one more caller wait for the answer.
     fn join(&mut self, ticket: Ticket) -> Ticket {
         self.with(ticket, |request, actions| {
             request.has_caller = true;
@@ -363,13 +367,14 @@ impl Client {
     #[inline(never)]
     fn adopt(&mut self, now_ms: i64, id: &str, entry: Entry, is_shared: bool) {
         let mut watched = self.in_hand(id).map(|(ticket, own)| (ticket, own.may_be(&entry)));
-        // It was made anew since who waits has looked: that one is gone.
+        // The row was made anew since this tab looked at it, so the request that is waited for is gone.
         if let Some((other, false)) = watched {
             self.changed(now_ms, other, Some(Changed::Gone));
             watched = None;
         }
         let ticket = self.insert(id.to_owned(), entry, Stage::Paused);
-        // Who waits for it has waited longer than it is in hand. It may have been given up while its row was being joined.
+        // Keep what is known of the caller, who has waited since before. The request may also have been given up while
+        // its row was being marked.
         if let Some(watched) = watched.and_then(|(watched, _)| self.requests.remove(&watched)) {
             self.with(ticket, |request, _| {
                 (request.has_caller, request.gives_up_ms) = (watched.has_caller, watched.gives_up_ms);
@@ -379,13 +384,15 @@ impl Client {
         self.ask_to_adopt(ticket, is_shared);
     }
 
-    /// Forgets what rode on an attempt that has ended.
+    /// Ends an attempt, and deals with the acknowledgements that rode on it. `again_ms`: when those that were not taken
+    /// are sent by themselves.
     fn end(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Option<InFlight> {
         let ended = self.attempts.remove(&attempt)?;
         let mut done = Vec::new();
         for Done { row, is_kept } in self.acks.ended(attempt, key, again_ms) {
             if is_kept {
-                // Nobody waits for the report: should the store fail, it is acknowledged once more after the next start.
+                // Ticket 0 is no request's, so the report is ignored. If the store fails, the id is acknowledged once
+                // more after the next start.
                 self.actions.push(Action::Change { ticket: 0, id: row, change: Change::Acknowledged });
             } else {
                 done.push(row);

@@ -1,10 +1,11 @@
-//! What has a number: requests by their ticket, attempts, changes.
+//! A map whose keys are numbers: requests by their ticket, attempts, changes.
 //!
-//! Invariant: they are in the order of their numbers.
+//! Invariant: the entries are in the order of their numbers.
 //!
-//! By hand, and in boxes: so one and the same code moves all of them. What is in hand is bounded.
+//! Written by hand, with the values in boxes, so that the same machine code moves all types and the module is small.
+//! The number of entries is bounded.
 
-/// A map from numbers.
+/// A map whose keys are numbers.
 #[derive(Debug)]
 pub struct Numbered<T>(Vec<(u64, Box<T>)>);
 
@@ -15,29 +16,29 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// An empty one.
+    /// Makes an empty map.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Puts it in: before what has that number, if anything has.
+    /// Inserts a value, before the first that already has this number.
     pub fn insert(&mut self, number: u64, value: impl Into<Box<T>>) {
         let at = self.place(number);
         self.0.insert(at, (number, value.into()));
     }
 
-    /// Takes it out.
+    /// Removes a value.
     pub fn remove(&mut self, number: &u64) -> Option<Box<T>> {
         let at = self.at(number)?;
         Some(self.0.remove(at).1)
     }
 
-    /// What has that number.
+    /// The value with this number.
     pub fn get(&self, number: &u64) -> Option<&T> {
         self.0.get(self.at(number)?).map(|(_, value)| &**value)
     }
 
-    /// What has that number, to change.
+    /// The value with this number, to change.
     pub fn get_mut(&mut self, number: &u64) -> Option<&mut T> {
         let at = self.at(number)?;
         self.0.get_mut(at).map(|(_, value)| &mut **value)
@@ -48,18 +49,18 @@ impl<T> Numbered<T> {
         self.0.get(at).filter(|(each, _)| each == number).map(|_| at)
     }
 
-    /// Where it is, or would be.
+    /// The position where the number is, or would be.
     #[inline(never)]
     fn place(&self, number: u64) -> usize {
         self.0.partition_point(|(each, _)| *each < number)
     }
 
-    /// All, with their numbers.
+    /// All values with their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&u64, &T)> {
         self.0.iter().map(|(number, value)| (number, &**value))
     }
 
-    /// All, with their numbers, to change.
+    /// All values with their numbers, to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&u64, &mut T)> {
         self.0.iter_mut().map(|(number, value)| (&*number, &mut **value))
     }
@@ -69,17 +70,17 @@ impl<T> Numbered<T> {
         self.iter().map(|(number, _)| number)
     }
 
-    /// All that have one.
+    /// All values.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

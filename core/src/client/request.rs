@@ -1,7 +1,7 @@
 //! How an attempt looks on the wire.
 //!
-//! Invariant: all attempts of a request are the same but for deadline, acknowledgements and the host's own headers: one id,
-//! one first-sent, one fingerprint.
+//! Invariant: all attempts of a request have the same id, first-sent and fingerprint. They differ only in deadline,
+//! acknowledgements and the host's own headers.
 
 use super::action::Transmission;
 use super::row::{Draft, Entry};
@@ -15,31 +15,32 @@ use std::rc::Rc;
 /// What an attempt asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// That the request is executed, or its outcome.
+    /// Execute the request, or return its outcome.
     Execute,
-    /// Its outcome, if it has one. The deadline lies in the past, so nothing is executed.
+    /// Return the outcome, if there is one. The deadline is in the past, so nothing is executed.
     Probe,
-    /// That it never is executed, or its outcome.
+    /// Never execute the request, or return its outcome.
     Cancel,
 }
 
-/// The id of the cancellation of an id. It is a request of its own, the same on every attempt.
+/// The id of the cancellation of an id. A cancellation is a request of its own, so its id is the same on every attempt.
 pub fn cancellation_of(id: &str) -> String {
     joined(&["cancel-", id])
 }
 
 /// The path of a control request to a key.
 pub fn control_target(key: &str, what: &str) -> String {
-    // A key is one segment of the path.
+    // The key must be a single segment of the path.
     joined(&["/semel/v1/keys/", &replaced(key, b'/', "%2F"), "/", what])
 }
 
-/// The path of a target.
+/// The path of a target, without the query.
 pub(super) fn path_of(target: &str) -> &str {
     cut(target, b'?').map_or(target, |(path, _)| path)
 }
 
-/// Makes an attempt, but for the acknowledgements that ride on it.
+/// Makes an attempt, still without acknowledgements. Without a key, a cancellation becomes an attempt of the request
+/// itself.
 pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option<&str>, sent: Sent) -> Transmission {
     let mut headers = Headers::new();
     let (own_id, request) = match (aim, key) {
@@ -57,7 +58,7 @@ pub fn transmission(attempt: u64, id: &str, entry: &Entry, aim: Aim, key: Option
     Transmission { attempt, request, headers }
 }
 
-/// Says under whom the request was made, whoever is logged in by the time it is sent.
+/// Names the principal under whom the request was made, since somebody else may be logged in when it is sent.
 pub fn tell_principal(made: &mut Transmission, principal: &str) {
     if holds(Rule::PrincipalTold) {
         made.headers.append("semel-principal", quoted(principal));
@@ -69,7 +70,7 @@ fn cancellation(id: &str, key: &str, sent: Sent) -> Rc<Draft> {
     control(key, "cancel", body)
 }
 
-/// A control request with a body of JSON.
+/// A control request with a JSON body.
 pub fn control(key: &str, what: &str, body: String) -> Rc<Draft> {
     let mut headers = Headers::new();
     headers.append("content-type", "application/json");

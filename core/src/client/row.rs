@@ -1,12 +1,15 @@
-//! What is stored of a request, and the ways in which it may change.
+//! What is stored of a request, and how it may change.
 //!
 //! Invariants:
-//! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
-//! - `until` only grows while the row is pending, and never afterwards: what is sent later finds no pending row.
-//! - A row that was settled never becomes pending again.
-//! - A change that is made twice in a row, since a store could not tell whether it was made, leaves what it leaves once, and tells the same; but of what it has deleted
-//!   it tells that it is gone.
-//! - Who made a row, and what that asks for, is said by it as long as it is there; to whoever has another request of that id in hand, it is gone.
+//! - Each change of a row is one transaction of the store, made by [`Change::apply`], whichever tab or process makes
+//!   it.
+//! - `until` only grows while the row is pending, and never changes afterwards: a later attempt finds no pending row.
+//! - A settled row never becomes pending again.
+//! - A store that can't tell whether a change was made makes it again. Made twice in a row, a change leaves what it
+//!   leaves once, and returns the same. Only a change that has deleted the row returns [`Changed::Gone`] the second
+//!   time.
+//! - A row names its maker, and a hash of what the maker's request asks for, as long as the row exists. If a tab has
+//!   another request of that id in hand, the row is gone to that request.
 
 use super::bytes::Writer;
 use super::codec;
@@ -16,7 +19,7 @@ use crate::rules::{Rule, holds};
 use crate::text::cut;
 use std::rc::Rc;
 
-/// A request as the application made it, fixed once.
+/// A request as the application made it. It never changes.
 #[derive(Debug, Clone, Eq, Default)]
 pub struct Draft {
     /// The method.
@@ -25,13 +28,13 @@ pub struct Draft {
     pub target: String,
     /// The key, percent-encoded, if the application names it.
     pub key: Option<String>,
-    /// The headers that are stored: none with credentials.
+    /// The headers that are stored. They contain no credentials.
     pub headers: Headers,
     /// The body, byte for byte as it is sent.
     pub body: Vec<u8>,
 }
 
-/// As they are laid out: that takes less of the module than to compare each part.
+/// Compares the bytes that they are laid out in, which takes less code in the module than comparing each field.
 impl PartialEq for Draft {
     fn eq(&self, other: &Self) -> bool {
         self.laid_out() == other.laid_out()
@@ -39,7 +42,7 @@ impl PartialEq for Draft {
 }
 
 impl Draft {
-    /// In bytes.
+    /// The bytes that it is laid out in.
     #[inline(never)]
     pub(super) fn laid_out(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -48,68 +51,69 @@ impl Draft {
     }
 }
 
-/// A request that has no definitive answer yet.
+/// A request without a definitive answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
     /// The request.
     pub draft: Rc<Draft>,
-    /// The worker and the identity that it is for: a store may be shared with others.
+    /// The worker and the identity that it is for. A store may contain the rows of several.
     pub outbox: String,
-    /// The tab or process that made it, and after a space the hash of what it asks for: an id that was taken back may be made anew there. A build before
-    /// has no more than the tab.
+    /// The tab or process that made it, then a space and the hash of what it asks for: the same tab may take an id back
+    /// and make it anew. Rows of older builds have only the tab.
     pub maker: String,
-    /// The one that sees to it.
+    /// The tab or process that sends it.
     pub owner: String,
-    /// Whether somebody else may wait for it as well: it was adopted from an owner that may live.
+    /// Whether somebody else may wait for the answer too: another tab asked for it, or the row was adopted from an
+    /// owner that may live.
     pub is_shared: bool,
-    /// When it was first sent, in Unix s of the server's clock.
+    /// When it was first sent, in Unix seconds of the server's clock.
     pub first_sent_s: Option<i64>,
-    /// The latest deadline that any attempt may carry, in Unix ms of the server's clock. None: none has left.
+    /// The latest deadline that any attempt may carry, in Unix ms of the server's clock. `None`: no attempt has left.
     pub until_ms: Option<i64>,
     /// Whether the application gave it up, so that the key is asked to cancel it.
     pub is_cancelling: bool,
-    /// Its place among those of its maker, and after all that this one had taken over, if it is to wait for those before it at its
-    /// key. None: it may overlap with them.
+    /// Its place in the order of its maker's calls, if it waits for the requests before it at its key. It is after the
+    /// places of all that the maker had taken over. `None`: it may overlap with other requests.
     pub place: Option<i64>,
 }
 
 impl Entry {
-    /// Whether its maker may want it to wait for another.
+    /// Whether this request may have to wait for the other, in the order of the maker that both have.
     pub(super) fn comes_after(&self, other: &Self) -> bool {
         other.place.is_some() && self.place > other.place && self.maker.starts_with(other.tab())
     }
 
-    /// The tab or process that made it: an id as those of requests, so that none is the beginning of another.
+    /// The tab or process that made it. These names have the form of request ids, so none is the beginning of another.
     fn tab(&self) -> &str {
         cut(&self.maker, b' ').map_or(&self.maker, |(tab, _)| tab)
     }
 }
 
-/// The definitive answer.
+/// A definitive answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
     /// The outcome.
     Outcome(Response),
-    /// There is none.
+    /// There is no outcome.
     Failure(Failure),
 }
 
-/// A request whose answer is delivered.
+/// A request whose answer was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
     /// The worker and the identity that it was for.
     pub outbox: String,
-    /// Who had made it, as [`Entry::maker`] says.
+    /// The maker, as in [`Entry::maker`].
     pub maker: String,
-    /// The key at which it is to be acknowledged, percent-encoded; `None` where there is nothing to acknowledge.
+    /// The key at which it is to be acknowledged, percent-encoded; `None` if there is nothing to acknowledge.
     pub key: Option<String>,
-    /// The latest deadline that any attempt carried.
+    /// The latest deadline that any attempt may have carried, in Unix ms of the server's clock.
     pub until_ms: i64,
-    /// Whether its cancellation was sent, and is to be acknowledged too.
+    /// Whether it was given up. Then its cancellation is acknowledged too.
     pub was_cancelled: bool,
-    /// The answer, for who waits in another tab.
+    /// The answer, if a caller in another tab may wait for it.
     pub kept: Option<Rc<Answered>>,
-    /// When, in Unix s of the server's clock.
+    /// When it was settled, in Unix seconds of the server's clock.
     pub at_s: i64,
     /// Whether the key has taken the acknowledgement.
     pub is_acknowledged: bool,
@@ -118,75 +122,75 @@ pub struct Settled {
 /// A row of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
-    /// Without a definitive answer.
+    /// A request without a definitive answer.
     Pending(Entry),
-    /// With one.
+    /// A request with one.
     Settled(Settled),
 }
 
-/// What is done to a row.
+/// A change of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Stores a new request.
     Add(Entry),
-    /// Before an attempt: checks that it is still pending, and raises `until`.
+    /// Before an attempt: checks that the row is still pending, and raises `until`.
     Raise {
-        /// First-sent, if it was not sent before, in Unix s.
+        /// When the request is first sent, in Unix seconds. Ignored if the row has such an instant.
         first_sent_s: i64,
         /// The attempt's deadline, in Unix ms.
         until_ms: i64,
-        /// Whether the attempt is a cancellation, now and from now on.
+        /// Whether the request was given up. It then stays given up.
         is_cancelling: bool,
     },
-    /// Looks whether another tab kept an answer.
+    /// Changes nothing, and returns the row: another tab may have kept an answer there.
     Look,
-    /// Waits for the answer with its owner: it is to be kept.
+    /// Asks for the answer to a request of another tab: marks the row, so that the answer is kept in it.
     Join {
-        /// The worker and the identity that it is asked for.
+        /// The worker and the identity that the answer is asked for.
         outbox: String,
     },
-    /// Takes a request over from an owner that is gone.
+    /// Takes a request over from its owner.
     Adopt {
-        /// Who takes it.
+        /// The new owner.
         by: String,
-        /// From whom.
+        /// The former owner. If another is in the row, nothing changes.
         from: String,
-        /// Whether the former owner may live, and wait.
+        /// Whether the former owner may live, and wait for the answer.
         is_shared: bool,
     },
-    /// Takes it back, unless an attempt may have left.
+    /// Deletes the row, unless an attempt may have left.
     Withdraw,
     /// The caller has the answer.
     Settle {
-        /// Who says so.
+        /// The tab that delivered it.
         by: String,
         /// The key that answered, if it is to be acknowledged there.
         key: Option<String>,
         /// The answer.
         answered: Rc<Answered>,
-        /// The instant, in Unix s of the server's clock.
+        /// The instant, in Unix seconds of the server's clock.
         at_s: i64,
     },
     /// The key has taken the acknowledgement.
     Acknowledged,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
-    /// It is pending, and this is what it says now.
+    /// The row is pending, and now holds this.
     Pending(Entry),
-    /// It is settled.
+    /// The row is settled.
     Settled(Settled),
-    /// There is no such row.
+    /// There is no row of this request.
     Gone,
-    /// It was there, and no attempt of it had left: it is taken back.
+    /// The row was there, and no attempt had left. It is deleted.
     Withdrawn,
 }
 
 impl Changed {
-    /// What an attempt leaves with, after the transaction before it; `None`: its row is settled or gone, so none leaves.
-    /// `known` is what the row said before.
+    /// The entry that an attempt leaves with, after the transaction before it. `None` if the row is settled or gone:
+    /// then no attempt leaves. `known`: what the row said before.
     pub fn leave(&self, known: &Entry) -> Option<Entry> {
         match self {
             Self::Pending(entry) => Some(entry.clone()),
@@ -196,29 +200,30 @@ impl Changed {
     }
 }
 
-/// What to write.
+/// What the store has to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// Nothing.
     Nothing,
-    /// The row as it is now.
+    /// Put this in the place of the row.
     Put(Vec<u8>),
-    /// Delete it.
+    /// Delete the row.
     Delete,
 }
 
-/// Whether a row may be deleted: its request has its answer. To be asked inside the store's transaction, for the id may be
-/// another request's by then.
+/// Whether a row may be deleted because its request has its answer. Ask this inside the store's transaction, since the
+/// id may be another request's by then.
 pub fn is_done(stored: &[u8]) -> bool {
     matches!(codec::decode(stored), Ok(Row::Settled(_)))
 }
 
-/// A row that can't be read: written by a newer version, or damaged.
+/// The error that a row can't be read: a newer version wrote it, or it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable;
 
 impl Change {
-    /// Applies it to a row. To be called inside the store's transaction. `maker`: as [`super::Client::maker_of`] has it.
+    /// Applies the change to a row. Call this inside the store's transaction. `maker`: what [`super::Client::maker_of`]
+    /// returned.
     pub fn apply(&self, maker: &str, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
         let mut row = stored.map(codec::decode).transpose()?;
         if row.as_ref().is_some_and(|row| !maker.is_empty() && row.maker() != maker) {
@@ -239,7 +244,7 @@ impl Change {
         Ok((write, changed))
     }
 
-    /// Changes the row, and says whether there is anything to write.
+    /// Changes the row. Returns whether there is anything to write.
     fn change(&self, row: &mut Option<Row>) -> bool {
         match (self, row.as_mut()) {
             (Self::Add(entry), None) => *row = Some(Row::Pending(entry.clone())),
@@ -266,7 +271,7 @@ impl Change {
                 let settled = Settled {
                     outbox: std::mem::take(&mut entry.outbox),
                     maker: std::mem::take(&mut entry.maker),
-                    // What never left has nothing to acknowledge.
+                    // A request that never left has nothing to acknowledge.
                     key: key.clone().filter(|_| entry.until_ms.is_some()),
                     until_ms: entry.until_ms.unwrap_or_default(),
                     was_cancelled: entry.is_cancelling,
@@ -287,7 +292,7 @@ impl Change {
 }
 
 impl Row {
-    /// The latest deadline that an attempt may carry; of what has nothing to acknowledge, none.
+    /// The latest deadline that an attempt may carry; 0 if the row is settled and has nothing to acknowledge.
     pub(super) fn until_ms(&self) -> i64 {
         match self {
             Self::Pending(entry) => entry.until_ms.unwrap_or_default(),
@@ -305,7 +310,7 @@ impl Row {
 }
 
 impl Settled {
-    /// Whether the key has still to be told.
+    /// Whether the key has yet to take the acknowledgement.
     pub fn is_to_acknowledge(&self) -> bool {
         self.key.is_some() && !self.is_acknowledged
     }

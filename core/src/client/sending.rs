@@ -1,8 +1,8 @@
-//! Attempts: when one starts, how it is sent, what its answer does.
+//! Attempts: when one starts, how it is sent, and what its answer does.
 //!
 //! Invariants:
-//! - Between an attempt and its row stands a transaction that found the row pending and raised its `until`.
-//! - What fails is tried again at a constant interval, never under another id.
+//! - Before each attempt there is a transaction that found the row pending and raised its `until`.
+//! - A request that fails is tried again at a constant interval, and never under another id.
 
 use super::action::{Action, Answer, Ticket, Transmission};
 use super::failure::Failure;
@@ -18,6 +18,8 @@ use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
 impl Client {
+    /// Decides what an answer means for its request. `sent`: the instants that the attempt carried; `key`: the key that
+    /// answered.
     #[expect(clippy::too_many_arguments, reason = "one answer and all that is known of its attempt")]
     pub(super) fn judge(
         &mut self,
@@ -36,8 +38,9 @@ impl Client {
         match verdict::judge(&answer, sent) {
             Verdict::Outcome | Verdict::Never(_) if aim == Aim::Cancel => match answer.member("state") {
                 Some("cancelled") => request.fail(&mut self.actions, ticket, cancelled()),
-                // It ran; or this is said of the cancellation's own record, which an administrator has deleted, say. So the request
-                // itself is asked for, by an attempt that can't execute it, before it is cancelled again.
+                // The request ran. Or this answer is about the cancellation's own record, for instance because an
+                // administrator has deleted that. So ask for the request itself before cancelling it again, by an
+                // attempt that can't execute it.
                 _ => {
                     request.ends_by = Aim::Probe;
                     request.stage = Stage::Waiting { due_ms: now_ms };
@@ -56,32 +59,34 @@ impl Client {
                 request.stage = Stage::Looking(failure);
             }
             Verdict::Again { after_ms, clock_ms } => {
-                // It is in doubt, or under way: that can't be cancelled, so it is asked what became of it, and if that finds nothing out, sent again.
+                // The request is in doubt or under way, so it can't be cancelled. Ask what became of it, and if that
+                // finds nothing out, send it again.
                 if answer.status == 409 && answer.member("executed") == Some("unknown") && aim != Aim::Execute {
                     request.ends_by = if aim == Aim::Cancel { Aim::Probe } else { Aim::Execute };
                 }
                 request.stage = again(after_ms);
                 request.not_before_ms = now_ms + after_ms;
                 match (clock_ms, &key) {
-                    // A probe is refused whatever the clock: its deadline is long past.
+                    // A probe is refused whatever the clocks say, since its deadline is long past.
                     (Some(clock_ms), Some(key)) if aim != Aim::Probe => self.clock.learn_of(key, clock_ms, now_ms),
                     (Some(clock_ms), None) if aim != Aim::Probe => self.clock.learn(clock_ms, now_ms),
                     _ => {}
                 }
             }
-            // It was given up, and can't be cancelled as it is: there is nothing to wait for but credentials.
+            // The request was given up, and can't be cancelled as it is. Only for credentials is it worth waiting.
             Verdict::Pause(failure) if request.is_cancelling && !matches!(answer.status, 401 | 403) => {
                 if aim == Aim::Execute {
-                    // It was given up while this was under way: it can be cancelled still.
+                    // It was given up while this attempt was under way, so it can still be cancelled.
                     request.stage = Stage::Waiting { due_ms: now_ms };
                 } else {
-                    // Its key has no record of it; of one that it has under this id, another's answer may still have to be heard. So nothing is acknowledged.
+                    // The key has no record of this request. It may have one of another request under this id, whose
+                    // caller may not have the answer yet. So nothing is acknowledged.
                     request.ends_by = Aim::Probe;
                     request.fail(&mut self.actions, ticket, failure);
                 }
             }
             Verdict::Pause(failure) => {
-                // Whoever resumes it at once, again and again, does so at the interval.
+                // If the application resumes it at once, again and again, it is still sent only at the interval.
                 request.not_before_ms = now_ms + self.settings.retry_interval_ms;
                 request.stage = Stage::Paused;
                 self.actions.push(Action::Pause { ticket, failure });
@@ -97,7 +102,8 @@ impl Client {
         }
     }
 
-    /// The key that answered this path before. Its method may have had another: a guess, good for acknowledgements and clocks.
+    /// The key that answered this path before. A request with another method may go to another key, so this is a guess,
+    /// good enough for acknowledgements and clocks.
     pub(super) fn guessed_key(&self, target: &str) -> Option<String> {
         let path = path_of(target);
         self.keys_of_paths.iter().find(|(each, _)| each == path).map(|(_, key)| key.clone())
@@ -106,7 +112,7 @@ impl Client {
     fn guess_key(&mut self, target: &str, key: &str) {
         let path = path_of(target);
         match self.keys_of_paths.iter_mut().find(|(each, _)| each == path) {
-            // It may have had another, and may have it again.
+            // The path may lead to several keys; the latest is the guess.
             Some((_, known)) => key.clone_into(known),
             None => {
                 if self.keys_of_paths.len() >= KEYS_KNOWN_MAX {
@@ -117,7 +123,7 @@ impl Client {
         }
     }
 
-    /// How many more attempts may be under way: none without a network, or the server's clock.
+    /// How many more attempts may start now. None while offline, or while the server's clock is unknown.
     pub(super) fn places(&self) -> usize {
         if self.is_offline || !self.clock.is_known() {
             return 0;
@@ -126,6 +132,7 @@ impl Client {
         self.settings.attempts_max.saturating_sub(self.attempts.len() - self.posting() + raising)
     }
 
+    /// Whether the worker has to be asked for its clock, because a request waits for that.
     pub(super) fn needs_health(&self) -> bool {
         let is_asking = self.attempts.values().any(|attempt| matches!(attempt.purpose, Purpose::Health));
         !self.is_offline
@@ -134,7 +141,7 @@ impl Client {
             && self.requests.values().any(|request| matches!(request.stage, Stage::Waiting { .. }))
     }
 
-    /// Lets go of answers that were kept for longer than anybody waits, once the server's clock is known.
+    /// Deletes answers that were kept for longer than anybody waits, once the server's clock is known.
     fn drop_kept(&mut self, now_ms: i64) {
         let Some(at_ms) = self.clock.at(None, now_ms).filter(|_| !self.kept.is_empty()) else { return };
         let mut old = Vec::new();
@@ -148,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Starts all that is due and has a place.
+    /// Starts everything that is due and has a free place.
     pub(super) fn advance(&mut self, now_ms: i64) {
         self.drop_kept(now_ms);
         if self.needs_health() && self.health_due_ms <= now_ms {
@@ -157,10 +164,10 @@ impl Client {
             self.transmit(now_ms, made, Purpose::Health);
         }
         self.catch_up(now_ms);
-        // Who waits longest comes first: what hangs must not keep all else from its turn.
+        // The longest waiting request goes first, so that one that hangs does not keep the others from their turn.
         let places = self.places();
         if places > 0 {
-            // Put in order by hand: the standard library's sorting is a tenth of the module.
+            // An insertion sort by hand: the standard library's sort would be a tenth of the module.
             let mut due: Vec<(i64, Ticket)> = Vec::new();
             for each in self.waiting().into_iter().filter(|(due_ms, _)| *due_ms <= now_ms) {
                 due.insert(due.partition_point(|other| *other <= each), each);
@@ -169,7 +176,7 @@ impl Client {
                 self.raise(now_ms, ticket);
             }
         }
-        // These have places of their own, for the same reason.
+        // Acknowledgements have their own places, so that those that hang keep no request from its turn.
         while self.may_post() {
             let attempt = self.next_attempt();
             let Some((key, body)) = self.acks.post(attempt, now_ms) else { break };
@@ -178,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Looks at the rows of others that somebody waits for, and does once more what the store failed to do.
+    /// Looks at the rows of other tabs that a caller waits for, and repeats what the store failed to do.
     fn catch_up(&mut self, now_ms: i64) {
         let mut due = Vec::new();
         for (ticket, request) in self.requests.iter() {
@@ -199,10 +206,11 @@ impl Client {
         }
     }
 
-    /// What waits for its time or a place, and may go: none before it in its lane is without an answer.
+    /// The requests that wait for their time or a place, and are not held up by an earlier one in their lane. Each with
+    /// its instant.
     pub(super) fn waiting(&self) -> Vec<(i64, Ticket)> {
         let mut waiting = Vec::new();
-        // Of a thousand requests, each would be compared with all before it.
+        // Comparing each of a thousand requests with all those before it would take too long.
         let mut busy = Seen::new(2 * self.requests.len());
         for (ticket, request) in self.requests.iter() {
             let lane = request.lane();
@@ -219,7 +227,8 @@ impl Client {
         waiting
     }
 
-    /// Whether there is a place for a request's attempt, and none before it in its lane is without an answer.
+    /// Whether an attempt of this request may start: there is a place, and no earlier request in its lane is without an
+    /// answer.
     pub(super) fn may_leave(&self, ticket: Ticket, own: &Request) -> bool {
         if self.places() == 0 {
             return false;
@@ -237,7 +246,7 @@ impl Client {
         self.attempts.values().filter(|attempt| matches!(attempt.purpose, Purpose::Acknowledge)).count()
     }
 
-    /// The transaction before an attempt.
+    /// Asks for the transaction before an attempt.
     pub(super) fn raise(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         if !matches!(request.stage, Stage::Paused | Stage::Waiting { .. }) {
@@ -246,16 +255,17 @@ impl Client {
         if request.may_withdraw() {
             return request.withdraw(&mut self.actions, ticket);
         }
-        // Without a clock nothing leaves. But what was given up is stored as that, and raises nothing then.
+        // Without a clock nothing leaves. But a request that was given up is stored as such, and then this deadline
+        // raises nothing.
         let at_ms = self.clock.at(request.key.as_deref(), now_ms).unwrap_or_default();
         let deadline_ms = at_ms + self.settings.attempt_timeout_ms;
         let is_certain = request.ends_by != Aim::Probe || (request.key.is_some() && !holds(Rule::CertainKey));
         let (aim, deadline_ms) = match (request.is_cancelling, is_certain) {
             (false, _) => (Aim::Execute, deadline_ms),
             (true, true) if !holds(Rule::CertainKey) && request.ends_by == Aim::Probe => (Aim::Cancel, deadline_ms),
-            // What is in doubt is sent once: whatever comes of that, it may be cancelled after it.
+            // A request in doubt is sent once more. Whatever comes of that, it may be cancelled afterwards.
             (true, true) => (std::mem::replace(&mut request.ends_by, Aim::Cancel), deadline_ms),
-            // To cancel at a key that has not answered for the request would prove nothing.
+            // A cancellation at a key that has not answered for this request would prove nothing.
             (true, false) => (Aim::Probe, 0),
         };
         let change = Change::Raise {
@@ -297,14 +307,15 @@ pub(super) fn cancelled() -> Failure {
     failure(Code::Cancelled, Executed::No, "it never ran, and never will")
 }
 
-/// It never left; nobody was asked whether another of its id ran. See [`super::ClientCode`] for the words.
+/// The failure of a request that never left. Nobody was asked whether another request of its id ran. The detail ends as
+/// [`super::ClientCode`] says.
 pub(super) fn withdrawn() -> Failure {
     failure(Code::Cancelled, Executed::No, "given up, so it was not sent")
 }
 
-/// The id is another request's, which is not changed by this one.
+/// The failure of a request whose id is another request's. That one stays as it is.
 pub(super) fn other_payload() -> Failure {
-    // That this one never ran says nothing of the other.
+    // That this request never ran says nothing about the other.
     failure(Code::FingerprintMismatch, Executed::Unknown, "the id is of another request")
 }
 

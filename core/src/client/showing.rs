@@ -1,6 +1,6 @@
-//! What there is, for whoever shows it.
+//! What an application can show of its requests.
 //!
-//! Invariant: nothing changes by being shown.
+//! Invariant: nothing here changes anything.
 
 use super::action::Ticket;
 use super::codec;
@@ -9,7 +9,7 @@ use super::machine::Client;
 use super::row::{Row, Unreadable};
 
 impl Client {
-    /// What there is: in hand, and in the rows that others see to.
+    /// All pending requests of this outbox, whichever tab sends them. `rows`: all rows of the store.
     pub fn overview(&self, rows: &[(String, Vec<u8>)]) -> Result<Vec<Overview>, Unreadable> {
         let mut all = Vec::new();
         for (id, bytes) in rows {
@@ -29,7 +29,7 @@ impl Client {
         Ok(all)
     }
 
-    /// How many requests are in hand without an answer, and how many of them are paused.
+    /// The number of requests in hand without an answer, and how many of them are paused.
     pub fn counts(&self) -> (usize, usize) {
         let mut counts = (0, 0);
         for request in self.requests.values() {
@@ -41,12 +41,12 @@ impl Client {
         counts
     }
 
-    /// Whether a request in hand is seen to here, and has no answer yet.
+    /// Whether this tab sends the request, and it has no answer yet.
     pub fn is_open(&self, ticket: Ticket) -> bool {
         self.requests.get(&ticket).is_some_and(Request::is_open)
     }
 
-    /// Id, method and target of a request in hand.
+    /// The id, method and target of a request in hand.
     pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
         let request = self.requests.get(&ticket)?;
         Some((&request.id, &request.entry.draft.method, &request.entry.draft.target))

@@ -1,8 +1,10 @@
-//! What became of the changes of a row, and what follows.
+//! What the machine does when the host reports the result of a row's change.
 //!
 //! Invariants:
-//! - A request leaves the hand only once its row is settled, or was never stored.
-//! - Where another tab has settled it, who waits here gets the answer that was kept, never one made up.
+//! - A request of this tab leaves the hand only once its row is settled or gone, or another tab has taken it and no
+//!   caller waits here.
+//! - If another tab has settled a request, a caller here gets the answer that the row keeps, or a failure, never an
+//!   invented outcome.
 
 use super::ACK_RIDE_MS;
 use super::action::{Action, Ticket};
@@ -16,7 +18,7 @@ use super::verdict::Sent;
 use std::rc::Rc;
 
 impl Client {
-    /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
+    /// Reports the result of an [`Action::Change`]. `None`: the store failed, and nothing was changed.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);
@@ -37,7 +39,7 @@ impl Client {
             }
         };
         if stays {
-            // It was given up meanwhile: that is stored at once, whether or not anything may leave.
+            // It was given up meanwhile. That is stored at once, whether or not anything may be sent.
             let is_untold = is_made && request.is_cancelling && !request.entry.is_cancelling;
             self.requests.insert(ticket, request);
             if is_untold {
@@ -47,13 +49,14 @@ impl Client {
         self.advance(now_ms);
     }
 
+    /// Handles the report that the row was to be added. Returns, as all these methods do, whether the request stays in hand.
     fn added(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
             Some(Changed::Pending(entry))
                 if entry.draft == request.entry.draft && entry.outbox == self.settings.outbox =>
             {
                 if entry.owner != self.settings.owner {
-                    // Somebody else made the same request under this id.
+                    // Another tab made the same request under this id.
                     request.entry.maker = entry.maker;
                     request.watch(&mut self.actions, ticket, &self.settings.outbox);
                     return true;
@@ -87,9 +90,10 @@ impl Client {
         }
     }
 
-    /// A request of another tab, for whose answer somebody waits here.
+    /// Handles the look at the row of another tab's request, for whose answer a caller waits here.
     fn watched(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
-        // What is somebody else's is none of theirs, whatever its id; nor is what its maker has made anew under it.
+        // The row of another outbox is none of this request's, whatever its id. Nor is a row that the maker has made
+        // anew under the id.
         let is_own = match &changed {
             Some(Changed::Pending(entry)) => entry.outbox == self.settings.outbox && request.may_be(entry),
             Some(Changed::Settled(settled)) => settled.outbox == self.settings.outbox,
@@ -100,13 +104,13 @@ impl Client {
             Some(Changed::Settled(_) | Changed::Gone | Changed::Withdrawn) => {
                 return self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into());
             }
-            // It was given up here before it was known that another tab sees to it.
+            // It was given up here before it was known that another tab sends it.
             Some(Changed::Pending(entry)) if request.is_cancelling && !entry.is_cancelling => {
                 return self.settled_elsewhere(ticket, request, None, ClientCode::GaveUp.into());
             }
             Some(Changed::Pending(entry)) => {
                 let known = std::mem::replace(&mut request.entry, entry);
-                // Each attempt raises it.
+                // Each attempt raises `until`, so a row with the same `until` and owner as before had none.
                 let is_idle = known.until_ms == request.entry.until_ms && known.owner == request.entry.owner;
                 if !is_idle || self.is_offline {
                     request.not_before_ms = now_ms + 2 * self.settings.attempt_timeout_ms;
@@ -121,7 +125,7 @@ impl Client {
         request.has_caller
     }
 
-    /// A request that was given up before any attempt left, as far as this tab knew.
+    /// Handles the deletion of a row. The request was given up before any attempt left, as far as this tab knew.
     fn withdrawn(&mut self, now_ms: i64, ticket: Ticket, request: &mut Request, changed: Option<Changed>) -> bool {
         match changed {
             Some(Changed::Withdrawn) => {
@@ -139,14 +143,14 @@ impl Client {
                 request.stage = Stage::Waiting { due_ms: now_ms + self.settings.retry_interval_ms };
                 true
             }
-            // Another tab may have sent it, and settled it.
+            // Another tab may have sent and settled it.
             Some(Changed::Settled(_) | Changed::Gone) => {
                 self.settled_elsewhere(ticket, request, changed, ClientCode::OutcomeLost.into())
             }
         }
     }
 
-    /// Takes a request over from its owner, as its row names it.
+    /// Asks to take a request over from the owner that its row names.
     pub(super) fn ask_to_adopt(&mut self, ticket: Ticket, is_shared: bool) {
         let by = self.settings.owner.clone();
         self.with(ticket, |request, actions| request.adopt(actions, ticket, &by, is_shared));
@@ -162,13 +166,13 @@ impl Client {
     ) -> bool {
         match changed {
             Some(Changed::Pending(entry)) if entry.owner == self.settings.owner => {
-                // It may have been given up here while it was taken over.
+                // It may have been given up here while it was being taken over.
                 request.is_cancelling |= entry.is_cancelling;
                 request.entry = entry;
                 request.stage = Stage::Waiting { due_ms: now_ms };
                 true
             }
-            // Another tab has it now.
+            // Another tab has it now, and a caller waits here.
             Some(_) if request.has_caller => {
                 request.watch(&mut self.actions, ticket, &self.settings.outbox);
                 true
@@ -177,13 +181,13 @@ impl Client {
                 request.stage = Stage::Unadopted { due_ms: now_ms + self.settings.retry_interval_ms, is_shared };
                 true
             }
-            // Somebody else has it. What comes after it must wait for it: so it is shared with them.
+            // Another tab has it. A request here has to wait for it, so both tabs send it, and it is shared.
             Some(Changed::Pending(entry)) if self.requests.values().any(|other| other.entry.comes_after(&entry)) => {
                 request.entry = entry;
                 request.adopt(&mut self.actions, ticket, &self.settings.owner, true);
                 true
             }
-            // Somebody else has it, or it was settled meanwhile.
+            // Another tab has it, or it was settled meanwhile.
             Some(_) => false,
         }
     }
@@ -203,10 +207,11 @@ impl Client {
         match found.leave(&request.entry) {
             Some(entry) => {
                 let first_sent_s = entry.first_sent_s.unwrap_or_default();
-                // It may have been given up meanwhile, and then is not what was to be sent; or is stored as that before it may leave.
+                // It was given up during the transaction, so this attempt is no longer the right one. Or it is stored
+                // as given up, but the server asked for no attempt yet.
                 let is_early = request.is_cancelling && (!entry.is_cancelling || request.not_before_ms > now_ms);
                 request.entry = entry;
-                // Not sooner than the server asked for.
+                // Not before the instant that the server asked for.
                 request.stage = Stage::Waiting { due_ms: request.not_before_ms.max(now_ms) };
                 if !is_early && self.places() > 0 {
                     self.send(now_ms, ticket, request, aim, Sent { first_sent_s, deadline_ms });
@@ -238,7 +243,8 @@ impl Client {
         }
     }
 
-    /// Another tab has delivered the answer. Who waits here gets it from the row, or `failure` where it is not kept.
+    /// Another tab has delivered the answer. A caller here gets it from the row, or `failure` if the row does not keep
+    /// it.
     fn settled_elsewhere(
         &mut self,
         ticket: Ticket,
@@ -276,7 +282,8 @@ impl Client {
     }
 
     pub(super) fn settle(&mut self, now_ms: i64, ticket: Ticket, answered: Rc<Answered>) {
-        // Right after a sleep the clock is not known. The row's own `until` is of the server's clock too, and not far.
+        // Right after a sleep the clock is unknown. The row's own `until` is by the server's clock too, and close
+        // enough.
         let until_ms = self.requests.get(&ticket).and_then(|request| request.entry.until_ms);
         let at_s = self.clock.at(None, now_ms).or(until_ms).unwrap_or_default().div_euclid(1000);
         let by = self.settings.owner.clone();

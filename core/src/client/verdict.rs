@@ -1,7 +1,8 @@
 //! What an answer to an attempt means.
 //!
 //! Invariants:
-//! - Only `executed` and `replayed` are outcomes; only problems with `retry: "never"` are definitive besides. No 5xx is.
+//! - Only `executed` and `replayed` are outcomes. Besides them, only problems with `retry: "never"` are definitive. No
+//!   5xx is.
 //! - An answer without `Semel-Status` says nothing, whatever its status.
 
 use super::RETRY_AFTER_S_MAX;
@@ -15,33 +16,33 @@ use crate::text::number;
 /// The instants that an attempt carried.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
-    /// `Semel-First-Sent`, in Unix s.
+    /// `Semel-First-Sent`, in Unix seconds.
     pub first_sent_s: i64,
     /// `Semel-Deadline`, in Unix ms.
     pub deadline_ms: i64,
 }
 
-/// What to do now.
+/// What to do after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The outcome.
+    /// Deliver it: it is the outcome.
     Outcome,
-    /// The definitive answer, and no outcome.
+    /// Deliver this failure: it is definitive, and there is no outcome.
     Never(Failure),
-    /// Send again, after so many ms or the interval, whichever is longer.
+    /// Send again, after `after_ms` or the interval, whichever is longer.
     Again {
-        /// `Retry-After`.
+        /// `Retry-After`, in ms.
         after_ms: i64,
-        /// The server's clock, where the answer says that the client's idea of it is wrong.
+        /// The server's clock, if the answer says that the client has it wrong.
         clock_ms: Option<i64>,
     },
-    /// Something must be mended first, credentials among it.
+    /// Pause: something has to be fixed first, for instance the credentials.
     Pause(Failure),
 }
 
 const AGAIN: Verdict = Verdict::Again { after_ms: 0, clock_ms: None };
 
-/// Judges an answer.
+/// Decides what an answer means. `sent`: the instants that the attempt carried.
 pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
     let Some(status) = answer.headers.get("semel-status") else {
         return if holds(Rule::StatusNeeded) { AGAIN } else { Verdict::Outcome };
@@ -75,7 +76,7 @@ pub fn judge(answer: &Answer, sent: Sent) -> Verdict {
     }
 }
 
-/// Why an attempt that may be sent again did not run, where the server says so. Of what only may not have run it says nothing.
+/// Why an attempt that may be sent again did not run. `None` unless the server says that it did not run.
 pub fn refusal(answer: &Answer) -> Option<Failure> {
     let status = answer.headers.get("semel-status")?;
     let code = Code::ALL.iter().find(|code| code.as_str() == status).copied();
@@ -83,12 +84,13 @@ pub fn refusal(answer: &Answer) -> Option<Failure> {
     (told == Executed::No).then(|| failure(answer, status, told, Retry::SameId))
 }
 
-/// `Semel-Now`.
+/// The server's clock, from `Semel-Now`.
 pub fn clock_ms(answer: &Answer) -> Option<i64> {
     number(answer.headers.get("semel-now")?)
 }
 
-/// What the body says, else what the table does: but of these two the body may say another.
+/// Whether the request was executed: as the body says, else as the table of codes does. The table does not count for
+/// two codes, since for these the body may differ from it.
 fn executed(answer: &Answer, code: Option<Code>) -> Executed {
     let told = answer.member("executed").and_then(Executed::from_wire);
     let certain = code.filter(|code| !matches!(code, Code::Fenced | Code::Cancelled));
@@ -100,7 +102,7 @@ fn is_too_far_ahead(sent: Sent, clock_ms: i64) -> bool {
     sent.deadline_ms > latest_ms || sent.first_sent_s > latest_ms.div_euclid(1000)
 }
 
-/// `Retry-After` in seconds. The other form, a date, is not of this protocol.
+/// `Retry-After`, in ms. Only seconds are understood; the protocol does not use the other form, a date.
 pub fn retry_after_ms(answer: &Answer) -> i64 {
     let seconds = answer.headers.get("retry-after").and_then(number);
     seconds.unwrap_or_default().min(RETRY_AFTER_S_MAX) * 1000

@@ -1,15 +1,18 @@
-//! What time and the network bring: when the machine wants to be woken, and what it does then.
+//! When the machine wants to be woken, and what it does when time passes, or the network comes or goes.
 //!
-//! Invariant: whatever is waited for ends by its instant here, though nothing else is heard: an attempt, a caller's patience, an interval.
+//! Invariant: each attempt, each interval and each caller's patience ends at an instant here, even if nothing is
+//! reported.
 
 use super::in_hand::Stage;
 use super::machine::{Client, Purpose};
 
 impl Client {
-    /// The client's clock may have stood still, or jumped: the server's is asked for anew before anything is sent.
+    /// The client's clock may have stood still, or jumped. The server's clock is asked for anew before anything is
+    /// sent.
     pub fn doubt_clock(&mut self) {
         self.clock.forget();
-        // What was asked before tells of a time that may have passed: its answer, which may have come already, tells nothing.
+        // A question that is under way, or whose answer is on its way in, may be from before. So its answer must tell
+        // nothing.
         for (_, attempt) in self.attempts.iter_mut() {
             if matches!(attempt.purpose, Purpose::Health) {
                 attempt.purpose = Purpose::Acknowledge;
@@ -17,13 +20,14 @@ impl Client {
         }
     }
 
-    /// The network is gone, or there again. Without it nothing is sent: what is due waits.
+    /// The network is gone, or back. Without it nothing is sent, and requests that are due wait.
     pub fn set_offline(&mut self, now_ms: i64, is_offline: bool) {
         self.is_offline = is_offline;
         self.hurry(now_ms);
     }
 
-    /// What waits for its interval goes on now: the network is there again, or the page is looked at again.
+    /// Requests that wait for their interval go on now, because the network is back, or the user looks at the page
+    /// again.
     pub fn hurry(&mut self, now_ms: i64) {
         for (_, request) in self.requests.iter_mut() {
             if let Stage::Waiting { due_ms } = &mut request.stage {
@@ -34,11 +38,12 @@ impl Client {
         self.advance(now_ms);
     }
 
-    /// When [`Client::wake`] is to be called.
+    /// When [`Client::wake`] has to be called.
     pub fn wakes_at(&self) -> Option<i64> {
         let mut earliest_ms = i64::MAX;
         let mut consider = |due_ms: i64| earliest_ms = earliest_ms.min(due_ms);
-        // What is due and has no place waits for an attempt to end, and what lacks the clock for health.
+        // A due request without a free place waits for an attempt to end, and one that lacks the clock waits for the
+        // worker's answer.
         if self.places() > 0 {
             self.waiting().into_iter().for_each(|(due_ms, _)| consider(due_ms));
         }
@@ -60,7 +65,7 @@ impl Client {
         (earliest_ms != i64::MAX).then_some(earliest_ms)
     }
 
-    /// Time has passed.
+    /// Time has passed: ends attempts that took too long and the waiting of callers, and starts what is due.
     pub fn wake(&mut self, now_ms: i64) {
         loop {
             let over = self.attempts.iter().find(|(_, in_flight)| in_flight.ends_ms <= now_ms);
