@@ -1,13 +1,13 @@
-// A Worker that makes orders, behind Semel. It is asked by a call, once for each request id, and only Semel is bound to it.
+// A Worker that makes orders, behind Semel. Only Semel is bound to this Worker. It calls `order` once for each request id.
 
 import { WorkerEntrypoint } from "cloudflare:workers";
 
-/** Where yours has a database. */
+/** A real Worker would have a database here. */
 const orders = [];
 
 const json = (status, body) => ({ status, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
-/** What it throws would be no answer, and leave the request in doubt: whatever a client can get wrong is a 4xx. */
+/** Never throws: an exception is no answer, and would leave the request in doubt. So whatever a client can get wrong is answered with a 4xx. */
 function itemOf(body) {
   try {
     return JSON.parse(new TextDecoder().decode(body))?.item;
@@ -17,7 +17,7 @@ function itemOf(body) {
 }
 
 export default class Orders extends WorkerEntrypoint {
-  /** `id` is the request's, as in its `Idempotency-Key`; `key` and `principal` are text in quotes. */
+  /** `id` is the request id, as in its `Idempotency-Key`. `key` and `principal` are quoted strings. */
   async order({ method, path, principal, body }) {
     if (path !== "/orders" || !["GET", "POST"].includes(method)) return json(404, { error: "not-found" });
     if (method === "GET") return json(200, orders);

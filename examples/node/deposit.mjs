@@ -1,4 +1,4 @@
-// Deposits 5: sent until the answer is there, made once.
+// Deposits 5. The SDK sends the deposit until it has the answer; the deposit is made exactly once.
 
 import { fileURLToPath } from "node:url";
 import { Semel } from "semel";
@@ -6,7 +6,7 @@ import { fileStore } from "semel/file";
 
 const semel = await Semel.open({
   url: "http://127.0.0.1:8787",
-  // What is under way is on disk before it is sent. If this process dies, the next run goes on with it, and deposits its own.
+  // Each request is on disk before it is sent. If this process dies, the next run finishes the request, and then makes its own deposit.
   store: fileStore(fileURLToPath(new URL("outbox", import.meta.url))),
   onrecovered: ({ method, url, response, error }) => console.log("Of an earlier run:", method, url, response?.status ?? error.code),
 });

@@ -1,7 +1,7 @@
-// A form that deposits: each deposit is made once, also if it waits offline, answers are lost, or the page is reloaded.
+// A form that deposits. Each deposit is made exactly once, even if it waits offline, answers are lost, or the page is reloaded.
 //
-// What is under way belongs to the page, and components only show it. So nothing is opened or sent twice when React mounts
-// one twice, and no answer is lost when one unmounts.
+// The outbox and its requests belong to the page; components only show them. So nothing is opened or sent twice when React mounts a component twice,
+// and no answer is lost when a component unmounts.
 
 import { useSyncExternalStore } from "react";
 import { Semel } from "semel";
@@ -19,7 +19,7 @@ function subscribe(listener) {
   return () => listeners.delete(listener);
 }
 
-// A pause: something must be mended before it can go on. A login has ended, say.
+// The SDK calls this when it can't go on until something is mended: a login has ended, say.
 const onpaused = ({ error }) => show({ text: `The deposit waits. (${error.message})` });
 Semel.open({ url: "http://127.0.0.1:8787", onpaused })
   .then(begin)
@@ -28,7 +28,7 @@ Semel.open({ url: "http://127.0.0.1:8787", onpaused })
 function begin(semel) {
   show({ semel });
   showBalance();
-  // What this page had under way before it was reloaded or closed goes on, and its answers come here.
+  // Deposits that this page had under way when it was reloaded or closed go on, and their answers come here.
   semel.onrecovered = async ({ response, error }) => {
     show({ text: `An earlier deposit was ${await (response ? outcome(response) : failure(error))}` });
     showBalance();
@@ -56,7 +56,7 @@ function failure({ executed = "no", message }) {
   return `${texts[executed]} (${message})`;
 }
 
-// A read is sent once, as by `fetch`. One goes after another, so that no old balance comes after a new one.
+// A read is sent once, as by `fetch`. Reads run one after another, so that an old balance never replaces a newer one.
 let reading = Promise.resolve();
 
 function showBalance() {
@@ -78,7 +78,7 @@ export function Deposit() {
   function submit(event) {
     event.preventDefault();
     deposit(event.target.elements.amount.valueAsNumber);
-    // Empty at once: the second click of a double click finds nothing to deposit.
+    // Emptied at once, so that the second click of a double click finds nothing to deposit.
     event.target.reset();
   }
 

@@ -1,4 +1,4 @@
-// Shows the button in the page.
+// Shows the form in the page.
 
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";

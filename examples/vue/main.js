@@ -1,4 +1,4 @@
-// Opens the outbox, and shows the form.
+// Opens the outbox, then shows the form.
 
 import { Semel } from "semel";
 import { createApp } from "vue";

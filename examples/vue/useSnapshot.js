@@ -1,4 +1,4 @@
-// How many changes wait, as a ref: until the component is gone that asks.
+// The outbox's snapshot (how many changes wait) as a ref. It is updated until the component that called this is gone.
 
 import { onScopeDispose, shallowRef } from "vue";
 

@@ -19,7 +19,7 @@ impl Handler for Orders {
     }
 
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
-        // What must never be, the database refuses; its error undoes all that the request has done. A stock past 2^53 - 1 would be rounded.
+        // The constraints stop what must never happen: a violation undoes everything that the request did. JSON would round a stock past 2^53 - 1.
         sql.exec("CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL CHECK (quantity <= 9007199254740991)) STRICT", &[])?;
         sql.exec("CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT NOT NULL, quantity INTEGER NOT NULL CHECK (quantity <= 1000)) STRICT", &[])?;
         Ok(())
@@ -32,7 +32,7 @@ impl Handler for Orders {
                 Ok(Response::json(200, Object::default().with("quantity", quantity.unwrap_or(0)).end()))
             }
             (Method::Post, ["shops", _, what @ ("deliveries" | "orders")]) => {
-                // What a client gets wrong by itself is told: an error would be sent again and again.
+                // A client's mistake is answered with a 400. An error would be retried again and again.
                 let most = if *what == "orders" { 1000 } else { (1 << 53) - 1 };
                 match asked(&request.body, most) {
                     Some(asked) if *what == "orders" => order(context.sql, &asked),

@@ -8,7 +8,7 @@ export class Orders extends SemelObject<Env> {
   static key = "/shops/:shop/*";
 
   static schema = [
-    // What must never be, the database refuses; its error undoes all that the request has done. A stock past 2^53 - 1 would be rounded.
+    // The constraints stop what must never happen: a violation undoes everything that the request did. JSON would round a stock past 2^53 - 1.
     `CREATE TABLE stock (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL CHECK (quantity <= 9007199254740991)) STRICT;
      CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT NOT NULL, quantity INTEGER NOT NULL CHECK (quantity <= 1000)) STRICT`,
   ];
@@ -21,7 +21,7 @@ export class Orders extends SemelObject<Env> {
       return { status: 200, body: { quantity: quantity ?? 0 } };
     }
     if (request.method !== "POST" || item !== undefined || (what !== "deliveries" && what !== "orders")) return null;
-    // What a client gets wrong by itself is told: an error would be sent again and again.
+    // A client's mistake is answered with a 400. An error would be retried again and again.
     const asked = read(request, what === "orders" ? 1000 : Number.MAX_SAFE_INTEGER);
     if (asked === undefined) return { status: 400, body: { error: "invalid" } };
     return what === "orders" ? order(ctx, asked) : deliver(ctx, asked);
@@ -33,7 +33,7 @@ function read(request: HandlerRequest, most: number): [string, number] | undefin
     const { item, quantity } = request.json<Line>();
     if (typeof item === "string" && Number.isSafeInteger(quantity) && Number(quantity) >= 1 && Number(quantity) <= most) return [item, Number(quantity)];
   } catch {
-    // It is no JSON.
+    // The body is not JSON.
   }
   return undefined;
 }
