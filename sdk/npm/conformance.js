@@ -1,8 +1,8 @@
-// What a store must do, as checks that anybody can run on a store of their own, with any test runner.
+// Checks of what a store must do. Anybody can run them on their own store, with any test runner.
 //
 // Invariants:
-// - A check uses nothing of a store but what `Store` in index.d.ts promises, and throws with a sentence that says what was broken.
-// - Each check has a storage of its own, named by a string, and closes every store that it opened.
+// - A check relies only on what `Store` in index.d.ts promises. If the store breaks a promise, the check throws an error that says which.
+// - Each check has its own storage, named by a string, and closes every store that it opened.
 // - A store that hangs fails the check.
 
 const SETTLES_MS_MAX = 10_000;
@@ -38,7 +38,7 @@ async function checked(open, storage, check) {
   }
 }
 
-/** A store whose calls are not waited for without end. */
+/** Wraps a store so that a call that does not settle in time rejects. */
 function careful(store) {
   const call = (name, ...args) => settled(new Promise((resolve) => resolve(store[name](...args))), name);
   return {
@@ -64,7 +64,7 @@ function must(holds, sentence) {
 
 const isSame = (one, other) => one instanceof Uint8Array && one.length === other.length && one.every((byte, index) => byte === other[index]);
 
-/** The rows, where `load` gives each id once and nothing but bytes. */
+/** The rows of a store, by id. Throws unless `load` gives each id once, with bytes. */
 async function rowsOf(store) {
   const all = await store.load();
   must(Array.isArray(all), "`load` must resolve to an array");
@@ -88,7 +88,7 @@ async function mustHold(store, expected, when) {
 
 const put = (store, id, row) => store.change(id, () => row);
 
-/** What `to` is given for a row. */
+/** What `to` is given for the row of `id`. */
 async function get(store, id) {
   let seen;
   await store.change(id, (row) => {
@@ -250,7 +250,7 @@ const REOPENED = [
   }],
 ];
 
-/** So often, for what two do at once comes in another order each time. */
+/** Two concurrent calls interleave differently each time, so they are repeated this often. */
 const ROUNDS = 50;
 
 const SHARED = [

@@ -1,4 +1,4 @@
-// The store for Node that survives the process: a folder with an append-only log, which any number of processes share.
+// The store for Node that outlives the process: a folder with an append-only log, which any number of processes can share.
 
 import * as fs from "node:fs/promises";
 import { FileStore } from "./file/store.js";

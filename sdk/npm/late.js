@@ -1,7 +1,7 @@
-// A Response of which body and headers are made once somebody asks for them. In Node a body is a stream from the start, which takes longer than all else
-// of a call of a session; and of many answers nobody reads more than the status.
+// A Response whose body and headers are made only when somebody asks for them. In Node, a body is a stream from the start, and making it takes longer
+// than the rest of a session's call. Many callers read only the status.
 //
-// Invariant: who uses it by the properties and methods of a Response finds what is in any other.
+// Invariant: read through the properties and methods of a Response, it gives what any other Response gives.
 
 export class LateResponse extends Response {
   #given;
@@ -42,7 +42,7 @@ export class LateResponse extends Response {
     return this.#whole?.bodyUsed ?? false;
   }
 
-  // Those that read it, as many as the runtime has.
+  // The methods that read the body, as far as the runtime has them.
   static {
     for (const name of ["arrayBuffer", "blob", "bytes", "clone", "formData", "json", "text"].filter((name) => name in Response.prototype)) {
       this.prototype[name] = function () {
@@ -52,5 +52,5 @@ export class LateResponse extends Response {
   }
 }
 
-/** What answers are made of here: elsewhere than in Node a body costs little. */
+/** The class of a session's answers. Outside Node, a body costs little, so a plain Response will do. */
 export const Made = "Bun" in globalThis || "Deno" in globalThis ? Response : LateResponse;

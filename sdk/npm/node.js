@@ -1,4 +1,4 @@
-// The entry for Node, Bun and Deno: the module is read from beside this file, at the first `open`.
+// The entry for Node, Bun and Deno. The first `open` reads the wasm module from beside this file.
 
 import { readFile } from "node:fs/promises";
 import entry from "./semel.js";

@@ -1,4 +1,4 @@
-// Sessions in Node, Bun and Deno: the module is read from beside this file, at the first one.
+// Sessions in Node, Bun and Deno. The first session reads the wasm module from beside this file.
 
 import { readFile } from "node:fs/promises";
 import { Made } from "./late.js";

@@ -1,4 +1,4 @@
-// Sessions in workerd: the module comes compiled, as an import.
+// Sessions in workerd: the wasm module is imported, already compiled.
 
 import { sessions } from "./session.js";
 import module from "./session.wasm";

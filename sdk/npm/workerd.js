@@ -1,4 +1,4 @@
-// The entry for workerd, which compiles no bytes: the module comes compiled, as an import. It is instantiated at the first `open`.
+// The entry for workerd, which can't compile bytes: the wasm module is imported, already compiled. The first `open` instantiates it.
 
 import entry from "./semel.js";
 import module from "./semel.wasm";

@@ -1,8 +1,8 @@
-// What every room of the file store does with files.
+// The file operations that the parts of the file store share.
 //
 // Invariants:
-// - What resolves is done in full: short writes and short reads are gone on with.
-// - Files are their user's alone: rows may hold private requests.
+// - An operation that resolves is complete: short writes and short reads are continued.
+// - Only the user who made a file can read it, because rows may hold private requests.
 
 import { dirname, join } from "node:path";
 import { StoreError } from "semel";
@@ -11,20 +11,20 @@ export const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 const IS_WINDOWS = process.platform === "win32";
 
-/** Whether a name is not there. On Windows a name that is being deleted answers like one that may not be touched. */
+/** Whether an error says that a name is not there. On Windows, a name that is being deleted gives the same errors as one without permission. */
 export const isGone = ({ code }) => code === "ENOENT" || (IS_WINDOWS && ["EPERM", "EACCES", "EBUSY"].includes(code));
 
-/** Whether a name is surely not there. */
+/** Resolves to whether a name is certainly not there. */
 export const isMissing = (fs, path) => fs.stat(path).then(() => false, ({ code }) => code === "ENOENT");
 
-/** Gives a file another name. False where the name is taken. */
+/** Gives a file another name. Resolves to false if that name is taken. */
 export async function linkAs(fs, from, to) {
   try {
     await fs.link(from, to);
     return true;
   } catch (error) {
     if (error.code === "EEXIST") return false;
-    // A name that is being deleted.
+    // On Windows, a name that is being deleted is still taken.
     if (IS_WINDOWS && ["EPERM", "EACCES", "EBUSY"].includes(error.code)) return false;
     if (["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(error.code)) throw new StoreError("store-unavailable", "the folder's file system has no hard links", error);
     throw error;
@@ -38,7 +38,7 @@ export async function writeAll(handle, bytes, position) {
   }
 }
 
-/** The bytes from `position` on, at most `length`: fewer where the file ends before. */
+/** Resolves to up to `length` bytes from `position` on: fewer if the file ends before. */
 export async function readAll(handle, position, length) {
   const bytes = Buffer.allocUnsafe(length);
   let done = 0;
@@ -50,7 +50,7 @@ export async function readAll(handle, position, length) {
   return bytes.subarray(0, done);
 }
 
-/** The text of a file, or undefined where there is none. */
+/** Resolves to the text of a file, or to undefined if there is none. */
 export async function textOf(fs, path) {
   try {
     return await fs.readFile(path, "utf8");
@@ -60,7 +60,7 @@ export async function textOf(fs, path) {
   }
 }
 
-/** Removes a name that may be gone already. */
+/** Removes a name. It is no error if the name is gone already. */
 export async function removeName(fs, path) {
   try {
     await fs.unlink(path);
@@ -69,7 +69,7 @@ export async function removeName(fs, path) {
   }
 }
 
-/** A new file, whole and durable before anybody can know its name: it is given one by `link` or `rename`. */
+/** Writes a new file and makes it durable. It gets its real name only afterwards, by `link` or `rename`, so nobody ever sees half of it. */
 export async function writeDurable(fs, path, text) {
   const handle = await fs.open(path, "w", FILE_MODE);
   try {
@@ -80,7 +80,7 @@ export async function writeDurable(fs, path, text) {
   }
 }
 
-/** Makes the names of a folder durable. Windows has no way to, and keeps a journal of names. */
+/** Makes the names of a folder durable. Windows offers no call for that, and journals names itself. */
 export async function syncFolder(fs, folder) {
   if (IS_WINDOWS) return;
   const handle = await fs.open(folder, "r");
@@ -91,7 +91,7 @@ export async function syncFolder(fs, folder) {
   }
 }
 
-/** Makes a folder and those above it that are missing, durably. */
+/** Makes a folder and its missing parents, durably. */
 export async function makeFolder(fs, folder) {
   const first = await fs.mkdir(folder, { recursive: true, mode: FOLDER_MODE });
   if (first === undefined) return;

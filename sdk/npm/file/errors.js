@@ -1,8 +1,8 @@
-// What the system says, as an error of the store: whoever has a store meets one class, whatever the store is made of.
+// Turns an error of the system into a StoreError, so that callers meet one class of errors, whatever the store is made of.
 
 import { StoreError } from "semel";
 
-/** Codes of the system that say that there is no room. */
+/** The system's codes for "no room left". */
 const FULL = ["ENOSPC", "EDQUOT"];
 
 export const storeErrorOf = (error) =>

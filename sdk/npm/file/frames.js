@@ -4,15 +4,15 @@
 //   frame   "smlf"  length u32  sum of the head 4 bytes  sum of the body 8 bytes  body
 //   body    entries: what u8 (0 deletes, 1 puts)  id length u32  id  and of a put: row length u32  row; then a byte 255
 //
-// Numbers are little-endian; an id is JSON, which keeps any string exactly; a sum is the beginning of a SHA-256 over the header's
-// sum, the frame's offset and the content, so that neither a frame of another log nor one at another place passes for whole.
+// Numbers are little-endian. An id is stored as JSON, which keeps any string exactly. A sum is the first bytes of a SHA-256 over the header's sum,
+// the frame's offset and the content, so a frame of another log or from another place never passes for whole.
 //
 // Invariants:
-// - What lies before `base` was durable before the log got its name, and what was appended is one frame for each commit. So an
-//   append that never ended leaves at most one frame that is not whole, and it is the last: only that is *torn*.
-// - Torn is a frame that the file ends in, or the last one where it has a sector of zeros: room that the system gave the file, and
-//   never filled. (A frame that was filled neither begins nor ends with a zero, so a part of a sector shows that, too.)
-//   Anything else that is not whole was whole once. That is damage, and an error: nothing is dropped because it can't be read.
+// - All bytes before `base` were durable before the log got its name. After that, one frame was appended for each commit. So an append that never
+//   ended leaves at most one frame that is not whole, and it is the last. Only that frame is *torn*.
+// - A frame is torn if the file ends within it; or if it is the last one and has a sector of zeros, which is room that the system gave the file
+//   and never filled. (A complete frame neither begins nor ends with a zero, so a part of a sector shows that, too.)
+//   Any other frame that is not whole was whole once. That is damage, and an error: nothing is dropped because it can't be read.
 
 import { createHash, randomBytes } from "node:crypto";
 import { StoreError } from "semel";
@@ -45,19 +45,19 @@ const u64 = (number) => {
   return bytes;
 };
 
-/** The header of a new log that is `base` bytes long when it gets its name, and the seed of its sums. */
+/** Makes the header of a new log, which is `base` bytes long when it gets its name. `seed` goes into the sums of its frames. */
 export function makeHeader(base, nonce = randomBytes(12)) {
   const content = Buffer.concat([LOG_MAGIC, u32(VERSION), u64(base), nonce]);
   const seed = sumOf([content], SUM_BYTES);
   return { bytes: Buffer.concat([content, seed]), seed };
 }
 
-/** What the header of the log `name` says. */
+/** Reads the header of the log `name`. Throws a StoreError if it is damaged or of a newer version. */
 export function readHeader(bytes, name) {
   const damaged = () => new StoreError("store-damaged", `${name} is damaged: it does not begin as a log does`);
   if (bytes.length < HEADER_BYTES || !bytes.subarray(0, 8).equals(LOG_MAGIC)) throw damaged();
   const version = bytes.readUInt32LE(8);
-  // Before the sum: another version may sum up otherwise.
+  // Checked before the sum, because another version may compute its sums differently.
   if (version > VERSION) {
     throw new StoreError("store-newer", `${name} is of version ${version}, and this is made for ${VERSION}: a newer semel wrote it`);
   }
@@ -73,7 +73,7 @@ export const entryBytes = (id, row) => 5 + Buffer.byteLength(JSON.stringify(id))
 /** How many bytes a frame of these entries takes. */
 export const frameBytes = (entries) => entries.reduce((sum, [id, row]) => sum + entryBytes(id, row), HEAD_BYTES + END.length);
 
-/** A frame that puts rows, and deletes those that are undefined, in a log with `seed` at `offset`. */
+/** Makes the frame for a log with `seed` at `offset`. It puts rows, and deletes those that are undefined. */
 export function makeFrame(entries, seed, offset) {
   const parts = [];
   for (const [id, row] of entries) {
@@ -87,8 +87,8 @@ export function makeFrame(entries, seed, offset) {
 }
 
 /**
- * Reads `bytes`, which lie at `offset` and reach to the end of the log `name`. Gives all entries in their order, and `end`, the offset
- * behind the last whole frame: what follows is torn.
+ * Reads `bytes`, which lie at `offset` and reach to the end of the log `name`. Returns all entries in their order, and `end`, the offset after the
+ * last whole frame. Whatever follows `end` is torn. Throws if the log is damaged.
  */
 export function readFrames(bytes, seed, offset, name) {
   const entries = [];
@@ -105,7 +105,7 @@ export function readFrames(bytes, seed, offset, name) {
   return { entries, end: offset + at };
 }
 
-/** The frame at `at`: `end` is known where the head is whole, `body` where all of it is. */
+/** Reads the frame at `at`: `end` is there if the head is whole, `body` if the whole frame is. */
 function frameAt(bytes, at, seed, offset) {
   if (bytes.length - at < HEAD_BYTES || !bytes.subarray(at, at + 4).equals(FRAME_MAGIC)) return {};
   const length = bytes.subarray(at + 4, at + 8);
@@ -117,13 +117,13 @@ function frameAt(bytes, at, seed, offset) {
   return bytes.subarray(at + 12, at + HEAD_BYTES).equals(sumOf([seed, place, body], SUM_BYTES)) ? { end, body } : { end };
 }
 
-/** Whether the frame at `at`, which is not whole, is an append that never ended. */
+/** Whether the frame at `at`, which is not whole, comes from an append that never ended. */
 function isTorn(bytes, at, { end }, seed, offset) {
   if (bytes.length - at < HEAD_BYTES || end > bytes.length) return true;
   return hasEmptySector(bytes, at, offset) && !hasFrameAfter(bytes, at, seed, offset);
 }
 
-/** Whether a sector of the file, as far as it is in `bytes` from `at` on, is all zeros. */
+/** Whether there is a sector of the file that is all zeros, as far as it lies in `bytes` from `at` on. */
 function hasEmptySector(bytes, at, offset) {
   for (let from = at; from < bytes.length; ) {
     const to = Math.min(bytes.length, from + SECTOR_BYTES - ((offset + from) % SECTOR_BYTES));
@@ -146,7 +146,7 @@ function readEntries(body, entries) {
     const idEnd = at + 5 + body.readUInt32LE(at + 1);
     const id = JSON.parse(body.toString("utf8", at + 5, idEnd));
     const rowEnd = isPut ? idEnd + 4 + body.readUInt32LE(idEnd) : idEnd;
-    // A copy: the row outlives the buffer that all was read into.
+    // A copy, because the row is kept longer than the buffer that the whole log was read into.
     entries.push([id, isPut ? Buffer.from(body.subarray(idEnd + 4, rowEnd)) : undefined]);
     at = rowEnd;
   }

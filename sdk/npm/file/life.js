@@ -1,12 +1,13 @@
-// Who lives: each open store has an identity, and others can tell for certain that it is gone.
+// Tells which stores are alive: each open store has an identity, from which other stores can tell for certain that it is gone.
 //
 // Invariants:
-// - Dead is only who is certainly dead. Whoever can't be judged, is stopped, or only slow, is alive: no time ever makes anybody dead.
-// - An identity is whole wherever its text can be read, since it gets its names by `link` and `rename`.
+// - A store counts as dead only if it certainly is. One that can't be judged, is stopped, or is only slow, counts as alive. Time alone never
+//   makes a store dead.
+// - An identity is whole wherever its text can be read, because its files get their names by `link` and `rename`.
 //
-// A process is known by its number, and on Linux also by the instant it started at, the boot, and the namespace that numbers it.
-// A number of another namespace says nothing here, so there is a second sign on Linux: each store listens at a socket in the
-// folder, which the kernel closes with it. Where no such socket can be had, who is in another container counts as alive.
+// A process is known by its number, and on Linux also by its start time, by the boot, and by the namespace that numbers it. A number of another
+// namespace says nothing here. So on Linux there is a second sign: each store listens at a socket in the folder, which the kernel closes when the
+// process ends. If no socket can be made, a store in another container counts as alive.
 
 import { randomUUID } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
@@ -16,11 +17,11 @@ import { threadId } from "node:worker_threads";
 import { StoreError } from "semel";
 
 const IS_LINUX = process.platform === "linux";
-/** A socket's whole path must fit into 108 bytes with a zero behind it; beyond, the system cuts it off. */
+/** The path of a socket and its final zero must fit into 108 bytes: the system cuts off a longer one. */
 const SOCKET_PATH_BYTES_MAX = 107;
 const PROBE_MS_MAX = 100;
 
-/** The stores that are open in this realm of this thread, in whichever copy of this module. A test runner may have more realms. */
+/** The stores open in this realm of this thread, across all copies of this module. A test runner may make several realms. */
 const open = (globalThis[Symbol.for("semel.file.open")] ??= new Set());
 
 function readOr(read, otherwise) {
@@ -31,11 +32,11 @@ function readOr(read, otherwise) {
   }
 }
 
-/** State, number of threads and start of a process, or undefined where Linux does not tell. */
+/** The state, number of threads and start time of a process; undefined if Linux does not tell. */
 function stat(pid) {
   const text = readOr(() => readFileSync(`/proc/${pid}/stat`, "latin1"));
   if (text === undefined) return undefined;
-  // The name before may hold blanks and parentheses: fields are counted from the last one, which ends the second.
+  // The second field is a name in parentheses that may itself hold blanks and parentheses. So fields are counted from the last parenthesis.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   return { state: fields[0], threads: Number(fields[17]), start: fields[19] };
 }
@@ -51,7 +52,7 @@ function thisProcess() {
   };
 }
 
-/** The identity of a store in `folder`. It lives until `end`. */
+/** The identity of a store in `folder`. It is alive until `end` is called. */
 export class Identity {
   #server;
 
@@ -62,11 +63,11 @@ export class Identity {
     open.add(this.instance);
   }
 
-  /** Starts to listen; resolves also where that can't be. To be called before others can read `text`. */
+  /** Starts to listen. Resolves even if that fails. Call it before others can read `text`. */
   async listen() {
     const path = socketOf(this.folder, this.instance);
     if (path === undefined) return;
-    // `exclusive`: in a cluster, its primary would listen instead, and live on.
+    // `exclusive`: in a cluster, the primary process would listen instead, and outlive this one.
     const server = createServer((connection) => connection.destroy()).unref();
     const listens = await new Promise((resolve) => server.once("error", () => resolve(false)).listen({ path, exclusive: true }, () => resolve(true)));
     if (!listens) return;
@@ -81,7 +82,7 @@ export class Identity {
   }
 }
 
-/** Where a store listens. Node removes the socket when it closes. */
+/** The path at which a store listens; undefined if it can't. Node removes the socket when the server closes. */
 function socketOf(folder, instance) {
   const path = join(folder, `socket.${instance}`);
   return IS_LINUX && Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX ? path : undefined;
@@ -96,16 +97,16 @@ export function readIdentity(text, name) {
   return identity;
 }
 
-/** Whether the store with this identity is certainly gone. */
+/** Resolves to whether the store with this identity is certainly gone. */
 export async function isDead(identity, folder) {
   const { pid, start, boot, space, thread, instance, listens } = identity;
   const here = thisProcess();
-  // Another boot, or another container of this one: LXC and systemd-nspawn give each an id of its own. What listens says which.
+  // Another boot; or another container of this boot, because LXC and systemd-nspawn give each container its own boot id. The socket tells which.
   if (boot !== here.boot) return boot !== undefined && here.boot !== undefined && (listens !== true || (await isDeaf(folder, instance)));
   const isSame = pid === here.pid && start === here.start && space === here.space;
-  // What listens is asked, for it may be another realm's.
+  // A store that listens is asked at its socket, because it may belong to another realm, which has its own `open`.
   if (isSame && thread === here.thread && (open.has(instance) || listens !== true)) return !open.has(instance);
-  // A thread can end without its process; a number of another namespace is nobody's here.
+  // A thread can end before its process, and a process number of another namespace means nothing here. Only the socket can tell.
   if (isSame || space !== here.space) return listens === true && (await isDeaf(folder, instance));
   return isProcessDead(pid, start);
 }
@@ -114,18 +115,18 @@ function isProcessDead(pid, start) {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // EPERM: it is there, and another user's.
+    // EPERM: the process is there, and belongs to another user.
     return error.code === "ESRCH";
   }
   if (!IS_LINUX) return false;
   const now = stat(pid);
-  // A zombie whose other threads still end may still be within a write.
+  // A zombie with other threads left is not dead yet: one of them may still be in a write.
   return now !== undefined && ((start !== undefined && now.start !== start) || ("ZX".includes(now.state) && now.threads <= 1));
 }
 
 /**
- * Whether nobody listens at a socket that somebody listened at: it refuses, or it left when its thread ended. The kernel answers for a
- * process that is stopped.
+ * Whether nobody listens any more at the socket of a store that did listen: the socket refuses, or is gone because its thread ended. For a stopped
+ * process, the kernel still accepts connections.
  */
 function isDeaf(folder, instance) {
   const path = socketOf(folder, instance);

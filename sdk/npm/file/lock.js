@@ -1,17 +1,17 @@
-// The lock of a folder: who holds it is the only one that reads and writes the log.
+// The lock of a folder. Only its holder reads and writes the log.
 //
-// Names: `lock.<N>`. The highest is the state: `free`, or the identity of its holder. Below it lies the *base*, which is `free` or
-// belongs to somebody dead. To hold is to own the name that follows the base: `link` makes it for one only. Releasing
-// removes it again, so in normal running the base stays. Where a holder dies, its own name becomes the base.
+// Names: `lock.<N>`. The highest one is the state: `free`, or the identity of the holder. The one below it is the *base*, which is `free` or
+// belongs to a dead store. To take the lock is to make the name after the base: `link` succeeds for one store only. To release it is to remove
+// that name again, so the base normally stays the same. If a holder dies, its own name becomes the base.
 //
 // Invariants:
-// - The name after N is made only by who has read `lock.N` as free or as that of somebody certainly dead; and it counts only if, after
-//   it was made, `lock.N` still says the same and nothing higher is there. A base leaves only when the name after it has become
-//   one. So whoever was too slow, however long it was stopped in between, finds its base gone or changed, and withdraws.
-// - Nobody alive is robbed; nothing here goes by time but how long one waits.
-// - A name may be removed by hand, or with the folder. So who holds it looks at it again before it relies on what it did; where it is gone,
-//   somebody else may have had a turn.
-// - Who waits says so by `want.<instance>`, and who holds the lock again and again makes room for it.
+// - Only a store that has read `lock.N` as free, or as a certainly dead store's, makes the name after N. That name counts only if, afterwards,
+//   `lock.N` still says the same and no higher name is there. A base is removed only once the name after it has become the base. So a store that
+//   was too slow, however long it was stopped, finds its base gone or changed, and withdraws.
+// - A living holder is never robbed. Time decides nothing but how long a caller waits.
+// - A name may be removed by hand, or together with the folder. So the holder looks at its name again before it relies on what it did. If the
+//   name is gone, another store may have had the lock in between.
+// - A waiting store announces itself by `want.<instance>`. A store that takes the lock again and again makes room for it.
 
 import { join } from "node:path";
 import { StoreError } from "semel";
@@ -31,18 +31,18 @@ export class Lock {
   #fs;
   #folder;
   #identity;
-  /** The number of the base when it was last seen, and of the name that is held. */
+  /** The number of the base when it was last seen; and the number of the name that this store holds. */
   #base;
   #held;
   #isWanted = false;
   #isLost = false;
-  /** Whether the folder may have a name that others take for a lock of this one; and whether the base is such a name. */
+  /** Whether the folder may have a name that others take for this store's lock; and whether the base is one. */
   #isLeft = false;
   #isOwnBase = false;
-  /** Which file the name was when it was read last: as long as it is the same, it need not be read. */
+  /** Which file the name was when it was last read. While it is the same file, its text need not be read again. */
   #seen;
 
-  /** `identity` has its name `self.<instance>` in the folder already. */
+  /** `identity` must already have its name `self.<instance>` in the folder. */
   constructor(fs, folder, identity) {
     this.#fs = fs;
     this.#folder = folder;
@@ -53,19 +53,19 @@ export class Lock {
     return this.#held !== undefined;
   }
 
-  /** Whether others may see it held by this one, though it isn't: a call of the system has failed. */
+  /** Whether others may see the lock as held by this store although it isn't, because a call of the system has failed. */
   get isLeft() {
     return this.#isLeft;
   }
 
-  /** Whether others waited when the lock was taken. */
+  /** Whether others were waiting when this store took the lock. */
   get isWanted() {
     return this.#isWanted;
   }
 
   /**
-   * Takes the lock. Gives the names in the folder, whether the holder before may have left its work undone, and whether this one
-   * has lost the lock when it last had it. Rejects at `untilMs` on performance's clock.
+   * Takes the lock. Resolves to the names in the folder, to whether the previous holder may have left its work undone (`isBroken`), and to whether
+   * this store lost the lock when it last had it (`isLost`). Rejects at `untilMs`, on the clock of `performance`.
    */
   async take(untilMs) {
     let isWaiting = false;
@@ -82,19 +82,19 @@ export class Lock {
     }
   }
 
-  /** What a broken lock was broken for is mended: its name becomes a free base, and what is lower goes. */
+  /** Call it once the work that a dead holder left is mended: makes its name a free base, and removes all lower names. */
   async settle() {
     const base = this.#held - 1;
     const temporary = this.#path(`tmp.${this.#identity.instance}`);
     await writeDurable(this.#fs, temporary, FREE);
     await this.#fs.rename(temporary, this.#path(`lock.${base}`));
     this.#isOwnBase = false;
-    // In ascending order: whoever finds its base has the name after it to itself.
+    // In ascending order: a store that finds its base in place then knows that the name after it is its own.
     const lower = locksOf(await this.#fs.readdir(this.#folder)).filter((number) => number < base);
     for (const number of lower.sort((a, b) => a - b)) await removeName(this.#fs, this.#path(`lock.${number}`));
   }
 
-  /** Whether the name is still this one's. Where somebody has removed it, or it can't be seen, nothing is held any more. */
+  /** Resolves to whether this store still holds the lock. If its name was removed or can't be read, it holds nothing any more. */
   async look() {
     if (!this.isHeld) return false;
     const path = this.#path(`lock.${this.#held}`);
@@ -106,7 +106,7 @@ export class Lock {
     return this.isHeld;
   }
 
-  /** To be called right after a look: the name must not be another's by now. */
+  /** Call it right after `look`: by now the name must not be another store's. */
   async release() {
     try {
       await this.#fs.unlink(this.#path(`lock.${this.#held}`));
@@ -118,14 +118,14 @@ export class Lock {
     }
   }
 
-  /** `isThere`: the name may be there all the same. */
+  /** `isThere`: the name may still be in the folder. */
   #lose(isThere) {
     this.#held = undefined;
     this.#isLost = true;
     this.#isLeft = isThere || this.#isOwnBase;
   }
 
-  /** Makes room for who waited when the lock was last taken. */
+  /** Makes room for the stores that were waiting when the lock was last taken. */
   async yield() {
     this.#isWanted = false;
     let isAnybodyWaiting = false;
@@ -148,7 +148,7 @@ export class Lock {
     this.#isLeft = true;
     if (!(await this.#link(mine))) {
       const { text, holder } = await this.#findBase();
-      // It may be this one's: the name was lost sight of, or the call that made it said that it didn't.
+      // The name may be this store's own: it lost sight of the name, or the call that made it reported a failure.
       this.#isLeft = this.#isOwnBase || text === this.#identity.text;
       return { holder };
     }
@@ -168,7 +168,7 @@ export class Lock {
     return { names, isBroken, isLost };
   }
 
-  /** The base, or the holder. */
+  /** Resolves to the base, or to the holder if there is a living one. */
   async #findBase() {
     const names = await this.#fs.readdir(this.#folder);
     const number = Math.max(-1, ...locksOf(names));
@@ -178,11 +178,11 @@ export class Lock {
     }
     const name = `lock.${number}`;
     const text = await textOf(this.#fs, this.#path(name));
-    // Released meanwhile.
+    // It was released meanwhile.
     if (text === undefined) return this.#findBase();
     if (text === FREE) return { number, text };
     const holder = readIdentity(text, name);
-    // What failed right after it had made the name. To others it is held, so it is as good as a dead one's here.
+    // This store's own name, from a call that failed after it had made the name. Others see it as held, so here it is treated as a dead store's.
     if (holder.instance === this.#identity.instance) return { number, text };
     return (await isDead(holder, this.#folder)) ? { number, text } : { holder };
   }

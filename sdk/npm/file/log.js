@@ -1,14 +1,14 @@
-// The log: all rows, as the commits that made them. To be used under the folder's lock only.
+// The log: all rows, as the commits that made them. Use it only under the folder's lock.
 //
-// Names: `semel.<G>.log`, of which the highest generation counts. A generation begins with all rows that there were; commits are appended.
+// Names: `semel.<G>.log`. The highest generation G is the log. A generation begins with all rows that there were; commits are appended to it.
 //
 // Invariants:
-// - `rows` and `#size` speak of what is durable and whole, never of an append under way.
-// - A log gets its name when all that it begins with is durable; the one before leaves when that name is.
-// - An append that fails is undone before the lock is released: cut off, or left behind by a new generation. After a failed sync
-//   nothing that the system still shows of the file is relied on, since it may have dropped what it could not write: the new generation
-//   is written from memory, where everything came from a sync that succeeded or was read whole and synced.
-// - A generation gets its name only while the lock is held: it would leave behind what others have appended since.
+// - `rows` and `#size` describe only what is durable and whole, never an append under way.
+// - A log gets its name once all rows that it begins with are durable. The previous one is removed once that name is durable.
+// - A failed append is undone before the lock is released: it is cut off, or a new generation replaces the file. After a failed sync, whatever
+//   the system still shows of the file can't be trusted, because it may have dropped what it could not write. So the new generation is written
+//   from memory, where every row comes from a sync that succeeded, or was read whole and then synced.
+// - A generation gets its name only while the lock is held. Otherwise it would lose what other stores have appended since.
 
 import { join } from "node:path";
 import { StoreError } from "semel";
@@ -16,7 +16,7 @@ import { FILE_MODE, isMissing, readAll, removeName, syncFolder, writeAll } from 
 import { HEADER_BYTES, HEAD_BYTES, entryBytes, frameBytes, makeFrame, makeHeader, readFrames, readHeader } from "./frames.js";
 import { lockLost, numbersOf } from "./lock.js";
 
-/** Smaller logs are left as they are. */
+/** A log below this size is not compacted. */
 export const COMPACTED_BYTES_MIN = 1 << 20;
 /** A new generation is written in frames of about this size. */
 const CHUNK_BYTES = 4 << 20;
@@ -31,19 +31,19 @@ export class Log {
   #generation = 0;
   #seed;
   #size = 0;
-  /** The bytes that `rows` would take. */
+  /** How many bytes `rows` would take in a log. */
   #liveBytes = 0;
-  /** What is wrong with the end of the file: undefined, `cut` (more is there than there should be) or `renew` (what is on disk is unknown). */
+  /** What is wrong with the end of the file: undefined, `cut` (it has more than it should) or `renew` (it is unknown what is on disk). */
   #doubt;
-  /** False while the name of a new generation is not known to be on disk: nothing rests on it, so that the next one may have it. */
+  /** False while it is not known that the name of a new generation is on disk. Nothing relies on it then, so the next one may take the same number. */
   #isNamed = true;
-  /** Whether it was closed with what is on disk unknown: then no sync tells of what is read. */
+  /** Whether the log was closed while it was unknown what is on disk. Then a sync proves nothing about what is read. */
   #isUnsure = false;
-  /** The highest generation that was ever seen: none below is the log any more. */
+  /** The highest generation ever seen. No lower one can be the log any more. */
   #newest = 0;
-  /** After a compaction that failed: not again before the log is so long. */
+  /** After a compaction failed, the size of the log at which the next one is tried. */
   #compactedAgain = 0;
-  /** Where the frame of the last append is, and its head, which no other frame has; undefined where nothing had to be appended, or it was found. */
+  /** Offset and head of the last append's frame; no other frame has the same head. Undefined if nothing was to be appended, or once it was found. */
   #last;
   #isAppended = true;
   rows = new Map();
@@ -67,18 +67,18 @@ export class Log {
     return this.#doubt !== undefined;
   }
 
-  /** Whether what was last to be appended is in the log, as far as that was read. */
+  /** Whether the last append is in the log, as far as the log was read. */
   get isAppended() {
     return this.#isAppended;
   }
 
-  /** Reads what others have done. `names` is what is in the folder, and `isBroken` says that the holder before died. */
+  /** Reads what other stores have appended. `names`: all names in the folder. `isBroken`: the previous holder of the lock died. */
   async catchUp(names, isBroken) {
     let mustSync = isBroken;
     let isOpened = false;
     try {
       isOpened = await this.#open(names);
-      // Who made the log may have failed to make its name durable.
+      // The store that made this log may have failed to make its name durable.
       if (isOpened) mustSync = true;
       const bytes = await this.#rest();
       const { entries, end } = readFrames(bytes, this.#seed, this.#size, logOf(this.#generation));
@@ -89,19 +89,19 @@ export class Log {
       this.#apply(entries);
       this.#size = end;
       if (isOpened) this.#isAppended = this.#isLastIn(bytes, end);
-      // What was found is not looked for again: it may be in a generation by then that is written from what was read.
+      // Once found, it is not looked for again: by then the rows may be in a new generation, which was written from what was read.
       if (isOpened && this.#isAppended) this.#last = undefined;
     } catch (error) {
       await this.close();
       throw error;
     }
-    // Who died may have written what was read, and not have got it onto the disk.
+    // A store that died may have written these bytes without getting them onto the disk.
     if (mustSync) await this.#sync();
-    // Only now: what can't be read may have to be mended from what was before.
+    // Only now: a log that can't be read might have to be mended from older files.
     if (isOpened) await this.#leaveBehind(names);
   }
 
-  /** Makes `entries` durable, as one. Where it rejects, `mend` undoes it. */
+  /** Makes `entries` durable, all or none. If it rejects, `mend` undoes it. */
   async append(entries) {
     this.#last = undefined;
     this.#isAppended = entries.length === 0;
@@ -122,7 +122,7 @@ export class Log {
     this.#isAppended = true;
   }
 
-  /** Undoes an append that failed. */
+  /** Undoes a failed append. Rejects if it can't. */
   async mend() {
     if (this.#doubt === undefined) return;
     const isCut = await this.#cut();
@@ -130,7 +130,7 @@ export class Log {
     else await this.#renew();
   }
 
-  /** Leaves behind what is dead, where that is most of a long log. It is no harm where it fails. */
+  /** Rewrites a long log that consists mostly of dead rows. A failure does no harm. */
   async compact() {
     if (this.#size < Math.max(COMPACTED_BYTES_MIN, 2 * this.#liveBytes, this.#compactedAgain)) return;
     try {
@@ -140,22 +140,22 @@ export class Log {
     }
   }
 
-  /** Forgets everything. It is read again by the next `catchUp`. */
+  /** Closes the file and forgets all rows. The next `catchUp` reads them again. */
   async close() {
     const handle = this.#handle;
     this.#handle = undefined;
     this.#generation = 0;
     this.#isUnsure ||= this.#doubt === "renew";
     this.#doubt = undefined;
-    // Others may have read it since, and appended to it.
+    // Other stores may have read that name since, and appended to the file.
     this.#isNamed = true;
     this.#liveBytes = 0;
     this.rows.clear();
-    // What it could not write is known by the syncs.
+    // Ignored, because the syncs have told already what could not be written.
     await handle?.close().catch(() => {});
   }
 
-  /** Opens the log of the highest generation. Whether it was opened anew. */
+  /** Opens the log of the highest generation. Resolves to whether it was opened anew. */
   async #open(names) {
     const newest = Math.max(0, ...numbersOf(names, /^semel\.(\d{1,15})\.log$/));
     if (newest < this.#newest) throw new StoreError("store-damaged", `${logOf(this.#newest)} is gone`);
@@ -174,21 +174,21 @@ export class Log {
     return true;
   }
 
-  /** Whether a whole log, of which `bytes` follow the header and frames reach to `end`, has the frame of the last append. */
+  /** Whether a log has the frame of the last append. `bytes`: all of the log after its header; `end`: the offset at which its whole frames end. */
   #isLastIn(bytes, end) {
     if (this.#last === undefined) return true;
     const { at, head } = this.#last;
     return at < end && bytes.subarray(at - HEADER_BYTES, at - HEADER_BYTES + HEAD_BYTES).equals(head);
   }
 
-  /** What is in the file behind that which is known. */
+  /** Reads the part of the file that is not known yet. */
   async #rest() {
     const { size } = await this.#handle.stat();
     if (size < this.#size) throw new StoreError("store-damaged", `${logOf(this.#generation)} is damaged: it is shorter than it was`);
     return readAll(this.#handle, this.#size, size - this.#size);
   }
 
-  /** Makes durable what was read. Where that fails, or has failed, a new generation does it. */
+  /** Makes durable what was read. If that fails, or has failed before, writes a new generation. */
   async #sync() {
     try {
       if (!this.#isUnsure) {
@@ -197,16 +197,16 @@ export class Log {
         return;
       }
     } catch {
-      // Of this the new one is free.
+      // The new generation does not depend on this file.
     }
     this.#doubt = "renew";
     await this.#renew();
   }
 
-  /** Cuts the file to what is durable. Whether that succeeded. */
+  /** Cuts the file to what is durable. Resolves to whether that succeeded. */
   async #cut() {
     try {
-      // First of all, so that nobody reads it should this process end now.
+      // Truncated first, so that nobody reads the append if this process ends now.
       await this.#handle.truncate(this.#size);
       await this.#handle.datasync();
       return true;
@@ -226,13 +226,13 @@ export class Log {
       await handle.sync();
       if (!(await this.#lock.look())) throw lockLost();
       await this.#fs.rename(temporary, path).catch(async (error) => {
-        // It may be done all the same, as over a network: then what is appended to the one before is lost.
+        // The rename may have happened although it failed, as over a network. Then an append to the old file would be lost.
         if (!(await isMissing(this.#fs, path))) this.#doubt = "renew";
         throw error;
       });
     } catch (error) {
       await handle.close().catch(() => {});
-      // It takes room that is needed.
+      // The file takes room that is needed.
       await removeName(this.#fs, temporary).catch(() => {});
       throw error;
     }
@@ -242,7 +242,7 @@ export class Log {
     this.#newest = generation;
     this.#seed = written.seed;
     this.#size = written.size;
-    // Until its name is durable, nothing may rest on it.
+    // Until the name is durable, nothing may rely on it.
     this.#doubt = "renew";
     this.#isNamed = false;
     await before?.close().catch(() => {});
@@ -267,7 +267,7 @@ export class Log {
     return { seed, size };
   }
 
-  /** Removes older generations, and what never became one. */
+  /** Removes older generations, and temporary files that never became one. */
   async #leaveBehind(names) {
     for (const name of names) {
       const [, generation, kind] = /^semel\.(\d{1,15})\.(log|tmp)$/.exec(name) ?? [];
@@ -292,7 +292,7 @@ export class Log {
   }
 }
 
-/** The rows in groups, each for one frame. */
+/** The rows in groups, one group for each frame. */
 function* chunksOf(rows) {
   let [chunk, bytes] = [[], 0];
   for (const entry of rows) {

@@ -1,4 +1,4 @@
-// Which owners live: an owner is announced by a file, which is another name of the identity of its store.
+// Which owners are alive. An owner is announced by a file, which is a second name of the identity of its store.
 
 import { join } from "node:path";
 import { unlinkSync } from "node:fs";
@@ -14,21 +14,24 @@ export function checkOwner(owner) {
 
 export async function announce(fs, folder, identity, owner) {
   const path = join(folder, `owner.${owner}`);
-  // It may be this one's, made by a call that said that it failed.
+  // The name may already be this store's: an earlier call can have made it and still reported a failure.
   if ((await linkAs(fs, join(folder, `self.${identity.instance}`), path)) || (await textOf(fs, path)) === identity.text) return;
   throw new StoreError("store-failed", `the owner ${owner} is there already`);
 }
 
-/** At once, so that it works while the process exits. Where it fails, the owner counts as dead once the store is closed; in other processes, once this one has ended. */
+/**
+ * Takes an owner back. Synchronous, so that it works while the process exits. If it fails, the owner counts as dead once the store is closed; in
+ * other processes, once this one has ended.
+ */
 export function retire(folder, owner) {
   try {
     unlinkSync(join(folder, `owner.${owner}`));
   } catch {
-    // Gone already, or it stays until then.
+    // It is gone already, or the file stays until then.
   }
 }
 
-/** The owners that live. The files of the dead go. */
+/** Resolves to the owners that are alive. Removes the files of dead ones. */
 export async function livingOwners(fs, folder) {
   const owners = [];
   for (const name of await fs.readdir(folder)) {
@@ -42,7 +45,7 @@ export async function livingOwners(fs, folder) {
   return owners;
 }
 
-/** Removes the traces of dead stores. To be called under the lock, when it is settled: then no lock names them any more. */
+/** Removes the traces of dead stores. Call it under the lock, after `settle`: only then does no lock name refer to them any more. */
 export async function bury(fs, folder) {
   await livingOwners(fs, folder);
   for (const name of await fs.readdir(folder)) {

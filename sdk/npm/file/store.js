@@ -1,13 +1,13 @@
-// The store: what is asked of it waits in line, and goes in batches: one taking of the lock, one append and one sync for all that waits.
+// The store. Calls wait in a queue and are done in batches: everything that waits takes the lock once, and needs one append and one sync.
 //
 // Invariants:
-// - Calls take effect in the order they were made. None settles before its batch is durable, and a batch is all or nothing.
-// - The lock is not released while an append that failed can't be undone: then all calls reject until it is. Those of the append itself settle
-//   only then: should this process end before, whoever comes next may find what they wrote, so that nobody may be told that it is not there.
-// - Where the lock turns out to be lost after a batch, its calls settle once the lock is taken anew and the log is read from its beginning: what
-//   is in there is stored. Until then nothing is written or cut off.
-// - A call that is not in a batch yet waits for the lock no longer than it may, and rejects having changed nothing.
-// - What goes wrong is a StoreError, but wrong arguments and what `to` throws.
+// - Calls take effect in the order in which they were made. No call settles before its batch is durable, and a batch is all or nothing.
+// - While a failed append can't be undone, the lock is not released, and new calls reject. The calls of the append itself settle only once it is
+//   undone: if this process ended before, the next store might find what they wrote, so nobody may have been told that it is not there.
+// - If the lock turns out to be lost after a batch, its calls settle once the lock is taken again and the log is read from its beginning: whatever
+//   is in the log is stored. Until then nothing is written or cut off.
+// - A call that is not in a batch yet waits for the lock for `busyMs` at most, and then rejects without any change.
+// - Every failure is a StoreError, except wrong arguments, and whatever `to` or `isDone` throws.
 
 import { join, resolve } from "node:path";
 import { StoreError } from "semel";
@@ -22,11 +22,11 @@ import { announce, bury, checkOwner, livingOwners, retire } from "./owners.js";
 export const ROW_BYTES_MAX = 16 << 20;
 const ROWS_BYTES_MAX = 512 << 20;
 const ID_BYTES_MAX = 1024;
-/** A batch is closed once it is longer. */
+/** A batch takes no further calls once it is longer than this. */
 const BATCH_BYTES = 4 << 20;
-/** So long the lock is kept from batch to batch, where nobody else is known to wait. */
+/** How long the lock is kept from batch to batch while no other store is known to wait. */
 const HOLD_MS_MAX = 20;
-/** So often it is tried to undo an append, or to learn what became of it, or to let go of the lock, whether anybody calls or not. */
+/** The pause between tries to undo an append, to learn what became of it, or to release the lock. They are made even if nobody calls. */
 const MEND_MS = 1_000;
 
 export class FileStore {
@@ -41,14 +41,14 @@ export class FileStore {
   #calls = [];
   #working;
   #closing;
-  /** What takes back an owner that is announced; undefined of one that is still to be. */
+  /** For each owner, the function that takes it back; undefined until it is announced. */
   #owners = new Map();
   #isBuried = false;
-  /** The calls of a batch that is not settled yet, with what its append failed with; and what tries to, where it could not be. */
+  /** `{ calls, told }`: the calls of a batch that is not settled yet, and the error of its append. `#mending`: the timer of the next try to settle it. */
   #doubtful;
   #mending;
 
-  /** `fs` is `node:fs/promises`, or what a test puts in its place. */
+  /** `fs`: `node:fs/promises`, or a test's replacement. */
   constructor(folder, { busyMs, fs, rowsBytesMax = ROWS_BYTES_MAX }) {
     this.#fs = fs;
     this.#folder = resolve(folder);
@@ -77,7 +77,7 @@ export class FileStore {
     checkOwner(owner);
     if (this.#closing !== undefined) throw closed();
     if (this.#owners.has(owner)) throw new StoreError("store-failed", `the owner ${owner} is there already`);
-    // It is announced before any change that is called from now on: so whoever sees a row of this owner sees that it lives.
+    // Announced before any change that is called from now on, so any store that sees a row of this owner also sees that the owner is alive.
     this.#owners.set(owner, undefined);
     this.#open().catch(() => {});
     return {
@@ -108,14 +108,14 @@ export class FileStore {
     if (this.#identity === undefined) return;
     for (const takeBack of this.#owners.values()) takeBack?.();
     clearTimeout(this.#mending);
-    // Where it can't be learnt even now what became of a batch, its calls never settle.
+    // If even this does not tell what became of a batch, its calls never settle.
     if (this.#doubtful !== undefined || this.#lock.isLeft) {
       this.#calls.push({ run: () => {}, done: () => {}, failed: () => {}, untilMs: performance.now() + this.#busyMs });
       await this.#work();
     }
     if (await this.#lock.look()) await this.#release();
     await this.#log.close();
-    // Where the lock could not be released, whoever comes next in this process sees that its holder is gone; another process does once this one is.
+    // If the lock could not be released, other stores of this process see that its holder is gone; other processes see it once this process has ended.
     await removeName(this.#fs, this.#path(`self.${this.#identity.instance}`)).catch(() => {});
     this.#identity.end();
   }
@@ -129,7 +129,7 @@ export class FileStore {
   }
 
   async #work() {
-    // What is called in one turn goes in one batch.
+    // So that all calls of one turn of the event loop go into one batch.
     await undefined;
     while (this.#calls.length > 0) {
       try {
@@ -144,7 +144,7 @@ export class FileStore {
     if (this.#lock?.isLeft) this.#mendLater();
   }
 
-  /** Takes the lock, and works until nothing waits or others should have their turn. */
+  /** Takes the lock, and works until no call waits, or until it is other stores' turn. */
   async #turn() {
     try {
       await this.#begin();
@@ -163,7 +163,7 @@ export class FileStore {
     if (this.#lock.isWanted) await this.#lock.yield();
   }
 
-  /** Takes the lock, unless it could not be released, and brings the log up to date. */
+  /** Takes the lock, unless it is still held because it could not be released, and brings the log up to date. */
   async #begin() {
     const taken = (await this.#lock.look()) ? undefined : await this.#lock.take(this.#calls[0].untilMs);
     if (taken === undefined && this.#log.isOpen) return;
@@ -174,19 +174,19 @@ export class FileStore {
     await this.#bury(isBroken);
   }
 
-  /** Where that fails it is no call's fault: the lock is held on, and the next turn ends with another try. One comes by itself, for others may wait. */
+  /** A failure here is not the fault of any call: the lock stays held, and the next turn tries again. One comes by itself, because others may wait. */
   async #release() {
     if (this.#lock.isHeld && !this.#log.isInDoubt) await this.#lock.release().catch(() => {});
   }
 
-  /** Removes what the dead left: when this store begins, and when somebody has died. */
+  /** Removes what dead stores left: once when this store begins, and whenever a holder has died. */
   async #bury(isBroken) {
     if (this.#isBuried && !isBroken) return;
     await bury(this.#fs, this.#folder);
     this.#isBuried = true;
   }
 
-  /** One commit. Calls are taken off the line only once there is nothing more to reject them all for. */
+  /** Makes one commit. Calls leave the queue only once nothing can happen any more that must reject them all. */
   async #batch() {
     await this.#mend();
     if (!this.#lock.isHeld) return;
@@ -207,26 +207,26 @@ export class FileStore {
     } catch (error) {
       this.#doubtful.told = storeErrorOf(error);
     }
-    // Last of all, so that the lock is let go of before anybody has called again.
+    // Settled last, so that the lock is released before the callers call again.
     if (await this.#isMended().catch(() => false)) this.#settle();
     else if (this.#lock.isHeld) this.#mendLater();
-    // Before all else that waits.
+    // Goes ahead of everything that waits.
     else this.#calls.unshift({ run: () => {}, done: () => {}, failed: () => this.#mendLater(), untilMs: performance.now() + this.#busyMs });
   }
 
-  /** Settles the batch before, if that is still to be done. */
+  /** Settles the previous batch, if it is not settled yet. */
   async #mend() {
     if ((this.#doubtful !== undefined || this.#log.isInDoubt) && (await this.#isMended())) this.#settle();
   }
 
-  /** Undoes an append that failed. False where the lock turns out to be lost: then nothing is touched before it is taken anew. */
+  /** Undoes a failed append. Resolves to false if the lock turns out to be lost: then nothing may be touched before it is taken again. */
   async #isMended() {
     if (!(await this.#lock.look())) return false;
     await this.#log.mend();
     return true;
   }
 
-  /** Tells the calls of the last batch what became of it: what the log says, unless that is over with `error`. */
+  /** Tells the calls of the last batch what became of it: what the log says, or `error` if that can't be learnt any more. */
   #settle(error = this.#log.isAppended ? undefined : (this.#doubtful?.told ?? lockLost())) {
     clearTimeout(this.#mending);
     const calls = this.#doubtful?.calls ?? [];
@@ -237,20 +237,20 @@ export class FileStore {
   #mendLater() {
     if (this.#closing !== undefined || (this.#doubtful === undefined && !this.#lock.isLeft)) return;
     clearTimeout(this.#mending);
-    // Any call mends what is there to mend, before all else.
+    // Any call first mends whatever there is to mend.
     this.#mending = setTimeout(() => this.#call(() => {}).catch(() => this.#mendLater()), MEND_MS);
-    // The lock of a process that has ended is nobody's.
+    // The timer need not keep the process alive: once a process has ended, its lock counts as free.
     if (this.#doubtful === undefined) this.#mending.unref();
   }
 
-  /** Whether it can't be learnt any more what became of a batch: of a folder that is gone, or a log that can't be read, nobody will find it. */
+  /** Whether it can't be learnt any more what became of a batch. If the folder is gone or the log can't be read, nobody will find the batch. */
   async #isOver({ code, cause }) {
     if (this.#doubtful === undefined || this.#lock.isHeld) return false;
-    // A name that this store gave another may also be said to be missing.
+    // ENOENT alone does not prove that: it may also be about a name that this store has renamed.
     return code === "store-damaged" || (cause?.code === "ENOENT" && (await isMissing(this.#fs, this.#path(`self.${this.#identity.instance}`))));
   }
 
-  /** Of what waits, rejects those that have waited too long, or all where it is no matter of time. */
+  /** Rejects the waiting calls that have waited too long; all of them, if the error is not about time. */
   #reject(error) {
     const nowMs = performance.now();
     const [rejected, kept] = [[], []];
@@ -259,7 +259,7 @@ export class FileStore {
     rejected.forEach((call) => call.failed(error));
   }
 
-  /** Makes what is missing: the folder, this store's name in it, its owners. What fails is tried again at the next call. */
+  /** Makes what is missing: the folder, this store's name in it, its owners. If that fails, the next call tries again. */
   async #open() {
     const isComplete = () => this.#identity !== undefined && [...this.#owners.values()].every((takeBack) => takeBack !== undefined);
     while (!isComplete()) {
@@ -274,7 +274,7 @@ export class FileStore {
     for (const [owner, takeBack] of this.#owners) {
       if (takeBack !== undefined) continue;
       await announce(this.#fs, this.#folder, this.#identity, owner);
-      // It may have left meanwhile.
+      // The owner may have left meanwhile.
       if (this.#owners.has(owner)) this.#owners.set(owner, () => retire(this.#folder, owner));
       else retire(this.#folder, owner);
     }
@@ -292,7 +292,7 @@ export class FileStore {
       await this.#fs.rename(temporary, this.#path(`self.${identity.instance}`));
     } catch (error) {
       identity.end();
-      // The next try makes another, and nobody would know whose this is.
+      // The next try makes another name, and nobody would know whose this one is.
       await removeName(this.#fs, temporary).catch(() => {});
       throw error;
     }
@@ -306,10 +306,10 @@ export class FileStore {
   }
 }
 
-/** The rows as a batch sees them: with its own changes, which are not durable yet. */
+/** The rows as a batch sees them: including its own changes, which are not durable yet. */
 class View {
   changes = new Map();
-  /** What the changes take in the log, and what all rows take with them. */
+  /** How many bytes the changes take in the log; and `#liveBytes`, how many all rows take including the changes. */
   bytes = 0;
   #liveBytes;
   #log;
@@ -332,7 +332,7 @@ class View {
 
   change(id, to) {
     const before = this.#get(id);
-    // Copies: what others hold may change.
+    // Copies, because the caller may change the bytes that it holds.
     const row = to(before && new Uint8Array(before));
     if (row !== null) this.set(id, row === undefined ? undefined : this.#checked(id, row));
   }

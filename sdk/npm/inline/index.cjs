@@ -1,4 +1,4 @@
-// The entry with the module in it, for `require`.
+// The entry of semel/inline for `require`: the wasm module is part of the JavaScript.
 
 const { default: entry, ...errors } = require("../cjs/semel.cjs");
 const base64 = require("./wasm.cjs");

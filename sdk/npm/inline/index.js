@@ -1,4 +1,4 @@
-// The entry with the module in it, for where no file can be fetched or read. It asks for nothing but JavaScript.
+// The entry of semel/inline, for places where no file can be fetched or read: the wasm module is part of the JavaScript.
 
 import entry from "../semel.js";
 import base64 from "./wasm.js";

@@ -1,4 +1,4 @@
-// Sessions with the module in it, for `require`.
+// Sessions of semel/inline, for `require`: the wasm module is part of the JavaScript.
 
 const { sessions } = require("../cjs/session.cjs");
 const base64 = require("./session-wasm.cjs");

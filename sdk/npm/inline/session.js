@@ -1,4 +1,4 @@
-// Sessions with the module in it.
+// Sessions of semel/inline: the wasm module is part of the JavaScript.
 
 import { sessions } from "../session.js";
 import base64 from "./session-wasm.js";
