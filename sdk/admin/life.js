@@ -1,8 +1,8 @@
-// One record's life, as the instants that are known of it in their order.
+// The life of one record: the instants that are known of it, in order.
 
 import { ran } from "./words.js";
 
-/** What happened at the last change of a record's state. */
+/** What happened when a record last changed, by its state. */
 const CHANGED = {
   executed: ["Executed", "Effect and outcome were committed together."],
   poisoned: ["Given up", "The last crash of the handler."],
@@ -14,8 +14,8 @@ const CHANGED = {
 };
 
 /**
- * The life of a record: `{ atMs, title, detail, isAhead }`, as of `nowMs`. `retentionSeconds` may be null, for ever. Of an id that has no row
- * of its own any more, only its end is known.
+ * The life of a record as of `nowMs`: `{ atMs, title, detail, isAhead }` for each event. `retentionSeconds` is null if records are kept for ever. For
+ * an id that has no row of its own any more, only its end is known.
  */
 export function lifeOf(record, nowMs, retentionSeconds) {
   const [changed, what] = CHANGED[record.state] ?? [record.state, ""];
@@ -28,13 +28,13 @@ export function lifeOf(record, nowMs, retentionSeconds) {
   else if (record.state === "executed" && retentionSeconds !== null) {
     events.push({ atMs: record.at + retentionSeconds * 1000, title: "Outcome expires", detail: "Until then every attempt gets it, unless its client acknowledges it first." });
   }
-  // First sent is to the second, so it may look later than what it began.
+  // First sent is in whole seconds, so it may look later than the event that it led to.
   const place = ({ title, atMs }) => (title === "First sent" ? Math.min(atMs, record.at - 1) : atMs);
   events.sort((one, other) => place(one) - place(other));
   return events.map((event) => ({ ...event, isAhead: event.atMs > nowMs }));
 }
 
-/** Short facts of a record: `[name, value]`. */
+/** Short facts about a record: `[name, value]`. */
 export function factsOf(record) {
   if (record.principal === null) return [["Ran", ran(record)], ["Kept", "its id, and until when it is refused"]];
   const facts = [

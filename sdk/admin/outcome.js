@@ -1,14 +1,14 @@
-// The body of an outcome in the forms that it can be read in.
+// The forms in which the body of an outcome can be read.
 //
 // Invariants:
-// - Whatever is in it, it is text here: nothing of it is ever markup or script.
-// - Each form says what was recorded, and all of it unless `cutTo` is there.
+// - Whatever the body contains, it is text here, never markup or script.
+// - Each form shows what was recorded, and all of it unless `cutTo` is set.
 
-/** More is not drawn: a page with a megabyte of hexadecimal is of no use. */
+/** Not more than this is drawn: nobody reads a megabyte of hexadecimal. */
 const SHOWN_BYTES_MAX = 65_536;
 const LINE_BYTES = 16;
 
-/** The forms of an outcome's body: `{ bytes, cutTo, forms: { name: text } }`, the best first. */
+/** The forms of an outcome's body: `{ bytes, cutTo, forms: { name: text } }`, the most readable first. */
 export function formsOf({ headers, body }) {
   const content = bytesOf(body);
   const shown = content.subarray(0, SHOWN_BYTES_MAX);
@@ -19,7 +19,7 @@ export function formsOf({ headers, body }) {
   const json = text === undefined || content.length > SHOWN_BYTES_MAX ? undefined : jsonOf(text);
   if (json !== undefined) forms.JSON = json;
   if (isSaidBinary || text === undefined) forms.Hex = hexOf(shown);
-  // A character of which not all bytes are shown is left out.
+  // `stream` leaves out a last character that was cut in two.
   if (text !== undefined) forms.Text = textOf(shown, { stream: true });
   forms.Hex ??= hexOf(shown);
   return { bytes: content.length, cutTo: content.length > SHOWN_BYTES_MAX ? SHOWN_BYTES_MAX : undefined, forms };
@@ -40,7 +40,10 @@ function textOf(content, options) {
   }
 }
 
-/** Only what has members, for a number or a word is better read as it is; what says the same so: of large numbers and of two members of one name it would not; and what is shown whole. */
+/**
+ * Indented JSON; undefined for a plain number or word, which reads better as it is, for text that JSON would not reproduce (large numbers, repeated
+ * names), and for text that is too long to show whole.
+ */
 function jsonOf(text) {
   try {
     const value = JSON.parse(text);

@@ -1,6 +1,6 @@
-// Numbers, instants and states in words.
+// Numbers, instants and states, as words.
 //
-// Invariant: an age is told by the server's clock, never by the browser's.
+// Invariant: an age is measured by the server's clock, never by the browser's.
 
 const UNITS = [
   ["day", 86_400],
@@ -9,16 +9,16 @@ const UNITS = [
   ["s", 1],
 ];
 
-/** Of what is no number, as a host that is no deployment may say, it is "NaN". */
+/** "9,999". "NaN" if the value is no number, which a host that is no deployment may send. */
 export const number = (value) => Number(value).toLocaleString("en-US");
 /** "1 key", "9,999 keys". */
 export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 /** "1 key has forgotten", "9,999 keys have forgotten". */
 export const haveForgotten = (keys) => `${counted(keys, "key")} ${keys === 1 ? "has" : "have"} forgotten`;
 
-/** What the server shows of those that a key sends to. */
+/** How many lanes of a key the server shows. */
 const LANES_MAX = 50;
-/** What is said where there may be more. */
+/** What is said if there may be more lanes. */
 export const lanesShown = (lanes) => (lanes.length < LANES_MAX ? "" : ` The first ${LANES_MAX} of those that are sent to are shown.`);
 
 export function bytes(value) {
@@ -28,7 +28,7 @@ export function bytes(value) {
   return `${scaled.toFixed(scaled < 10 ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
 }
 
-/** "2 days", "90 s": in the largest unit of which there are two, or that it is exactly. */
+/** "2 days", "90 s": in the largest unit that fits at least twice, or exactly. */
 export function duration(seconds) {
   const whole = Math.round(seconds);
   const [name, size] = UNITS.find(([, size]) => whole >= 2 * size || (whole >= size && whole % size === 0)) ?? UNITS.at(-1);
@@ -43,32 +43,32 @@ export function age(ms, nowMs) {
   return ms < nowMs ? `${duration(seconds)} ago` : `in ${duration(seconds)}`;
 }
 
-/** "2026-11-21 13:00:05", as the clock on the wall has it. */
+/** "2026-11-21 13:00:05", in local time. */
 export function instant(ms, { hasMs = false } = {}) {
   const local = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
   return local.slice(0, hasMs ? 23 : 19).replace("T", " ");
 }
 
-/** What moves a cursor, ends a line, turns text round or shows nothing at all. */
+/** Characters that move a cursor, end a line, reverse text or show nothing at all. */
 export const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
-/** Text with all of that as escapes, but for ends of lines and tabs: no name looks like another one. */
+/** Text with those characters as escapes, except line ends and tabs. So no name looks like another one. */
 export const safe = (text) => String(text).replace(UNSAFE, (character) => (/[\n\t]/.test(character) ? character : `\\u{${character.codePointAt(0).toString(16)}}`));
 
-/** How full something is, in words: never 0 % of something, never 100 % before it is full. */
+/** How full something is, in words: never "0 %" unless it is empty, never "100 %" before it is full. */
 export function fullness(value, max) {
   const percent = (100 * value) / max;
   if (value === 0 || percent >= 100) return `${Math.floor(percent)} %`;
   return percent < 0.1 ? "below 0.1 %" : `${percent < 10 ? Math.floor(percent * 10) / 10 : Math.floor(percent)} %`;
 }
 
-/** What keys can be chosen by: the member of a key that counts it, its name, and how it is said that there is none. */
+/** The states by which keys can be chosen: the member of a key that counts them, the name, and what is said if there are none. */
 export const CHOICES = {
   __proto__: null,
   "in-doubt": { member: "inDoubt", name: "In doubt", none: "Nothing is in doubt" },
   parked: { member: "parked", name: "Parked", none: "Nothing that was sent is parked" },
 };
 
-/** What each state means, in a word and in a sentence. */
+/** What each state means: in a word, and in a sentence. */
 export const STATES = {
   __proto__: null,
   executed: ["executed", "It ran once. Its outcome is kept, and every later attempt gets the same."],
@@ -80,7 +80,7 @@ export const STATES = {
   expired: ["expired", "Its outcome is no longer kept. What stays is the id, so that no late attempt runs."],
 };
 
-/** Whether a record's request ran, in words. */
+/** Whether the request of a record ran, in words. */
 export function ran({ state, executed }) {
   if (state === "suspect") return executed === "no" ? "not yet" : "not known";
   return { yes: "yes, once", no: "no, and it never will" }[executed] ?? "not known";

@@ -1,6 +1,6 @@
-// The commands: what each asks the deployment, and how its answer is shown.
+// The commands: what each asks of the deployment, and how its answer is shown.
 //
-// Invariant: with `--json`, shapes are the API's own, so they are as stable as the protocol.
+// Invariant: with `--json`, the shapes are the API's own, so they are as stable as the protocol.
 
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
@@ -15,17 +15,17 @@ import { safe, safeLine } from "./terminal.js";
 const PAGE = 200;
 const NO_EFFECTS = "There is no such key here, or its handler has nothing sent.";
 const LOOK_MS = 1_000;
-/** A forget that has not moved for so long, or for the time that was asked for, is left to itself. */
+/** A forget that makes no progress for this long, or for `--timeout` if that is longer, is no longer waited for. */
 const STANDSTILL_MS = 30_000;
 
 const utc = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
 
-/** `keys`: pages of keys, as far as is wanted. */
+/** `keys`: lists keys, page by page, until there are as many as wanted. */
 export async function keys(session) {
   const { admin, terminal, options, signal } = session;
   const { state, hash } = options;
   const wanted = options.all || hash ? Infinity : options.limit;
-  // Sizes change between two pages: by size, a key could be on both or on neither.
+  // Sizes change between two pages. Ordered by size, a key could come on both pages or on neither.
   const isSorted = wanted === Infinity && options.order === "heaviest";
   const order = isSorted ? "name" : options.order;
   const isMeant = ({ key }) => !hash || createHash("sha256").update(key).digest("hex").startsWith(hash);
@@ -52,12 +52,12 @@ export async function keys(session) {
   found.sort((one, other) => other.bytes - one.bytes).forEach(show);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);
-  // Who looks right after something went wrong would take the bare answer for good: a key tells the registry up to a minute later, by default.
+  // By default a key reports to the registry up to a minute later. Somebody who looks right after a failure would otherwise take "none" as certain.
   const none = state ? "There are no such keys, as they told the registry last. What changed within the last minute may not be there yet." : "There are no such keys.";
   terminal.note(shown === 0 ? none : `${number(shown)} of ${counted(total, "key")}`);
 }
 
-/** `records`: what a key keeps of requests, in the order of their ids, or those in one state. */
+/** `records`: lists the records of a key, ordered by id; with `--state`, only those in that state. */
 export async function records(session, key) {
   const { admin, terminal, options, signal } = session;
   const wanted = options.all ? Infinity : options.limit;
@@ -74,7 +74,7 @@ export async function records(session, key) {
     }
     shown += page.records.length;
     after = page.next;
-    // In one state there may be none for many pages.
+    // With `--state`, many pages may come without a record.
     if (shown > 0) terminal.progress(shown, shown, "record");
   } while (after !== null && shown < wanted);
   if (terminal.isJson) return;
@@ -82,7 +82,7 @@ export async function records(session, key) {
   terminal.note(shown === 0 ? "There are no such records." : `${counted(shown, "record")}${after === null ? "" : ", and there may be more"}`);
 }
 
-/** `show`: a key, or one request of it. */
+/** `show`: shows a key, or one of its requests. */
 export async function show(session, key, id) {
   const { admin, terminal, signal } = session;
   if (id !== undefined) return showRecord(session, key, id);
@@ -127,10 +127,10 @@ async function showRecord(session, key, id) {
   if (cutTo !== undefined) terminal.note(`Only the first ${number(cutTo)} of ${number(size)} bytes. --json has all.`);
 }
 
-/** `forget`: begins it, and waits for it unless told otherwise. */
+/** `forget`: begins to forget, and waits until it is done, unless told not to. */
 export async function forget(session) {
   const { admin, terminal, options, signal } = session;
-  // Judged before anything is asked: an age is of the server's clock, and that has to be asked for.
+  // Checked before anything is sent. Only the meaning of an age needs the server's clock, not its form.
   if (instantOf(options.before, Date.now()) === undefined) throw new Failure("usage", [`--before ${options.before} is neither an age such as 30d, 12h or 90m, nor an ISO date since 1970.`]);
   if (!options.yes) terminal.needsSomebody();
   const nowMs = await reading(session, () => admin.now(signal));
@@ -175,14 +175,14 @@ async function follow(session, job, again) {
   return job;
 }
 
-/** What can be done about what a key sends, as an option: what it means, for who is asked, and what it comes to. */
+/** What can be done about a request that a key sends, by option: what it means, to ask about it, and what is said of each state that results. */
 const MENDINGS = {
   retry: ["This sends the request again, as a new one. If its RAN is unknown, it may have run, and would run a second time.", { waiting: "It is sent again, as a new one, behind all that waits." }],
   drop: ["This throws the request away. It can't be had back.", { dropped: "It is dropped." }],
   park: ["This gives the request up: whether it ran may stay unknown.", { closing: "It is given up, once the other key has said that it never runs there.", parked: "It is given up." }],
 };
 
-/** `effects`: what a key has still to send, and what was refused for good; or mends one of them. */
+/** `effects`: shows what a key still has to send and what was refused for good; or mends one of them. */
 export async function effects(session, key) {
   const { options } = session;
   const [mending] = Object.keys(MENDINGS).filter((name) => options[name] !== undefined);
@@ -227,7 +227,7 @@ async function mendEffect(session, key, mending, id) {
   terminal.line(results[result.state]);
 }
 
-/** `cancel`. At a key of which nobody has heard it asks: its name may be mistyped, and what is cancelled there stops nothing elsewhere. */
+/** `cancel`. Asks first if nobody has used the key: its name may be mistyped, and a cancellation there stops nothing elsewhere. */
 export async function cancel(session, key, id) {
   const { admin, terminal, options, signal } = session;
   if (!options.yes && options.again === undefined && !(await isUsed(session, key))) {
@@ -246,7 +246,7 @@ function isUsed(session, key) {
   return readingAhead(session, () => looked.catch((error) => (error.code === "not-found" ? false : Promise.reject(error))));
 }
 
-/** `resolve`: says what became of what is in doubt. */
+/** `resolve`: says what became of a request that is in doubt. */
 export async function resolve(session, key, id) {
   const { admin, terminal, options, signal } = session;
   const { executed, status, body, type } = options;
@@ -261,7 +261,7 @@ export async function resolve(session, key, id) {
   terminal.line(outcome ? "It is resolved: every attempt gets this outcome." : "It is resolved: from now on it never runs.");
 }
 
-/** What the deletion of a record means, by its state: of an id of which no more is kept, nothing. */
+/** What deleting a record means, by its state. A state that is missing here means nothing: only the id is kept already. */
 const DELETED = {
   __proto__: null,
   executed: (id) => `This throws the outcome of ${id} away. It can't be had back.`,
@@ -270,10 +270,10 @@ const DELETED = {
   "in-doubt": (id) => `Nobody knows whether ${id} ran. This gives it up: an answer that still comes is thrown away, and it can't be resolved any more. \`semel resolve\` settles it.`,
 };
 
-/** `delete`: a key, or one record of it. */
+/** `delete`: deletes a key, or one of its records. */
 export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
-  // In a script, an id that is an empty variable leaves no word behind: that alone is not to delete all that a key has.
+  // In a script, an empty variable for the id leaves no argument. That mistake alone must not delete the whole key.
   if (id === undefined && options.yes && !options.whole) throw new Failure("usage", ["No id is given, so it would be the key with all its data. If that is meant, add --whole."]);
   if (id !== undefined && options.whole) throw new Failure("usage", ["--whole is of a key, and an id is given."]);
   if (!options.yes && id === undefined) {
@@ -292,7 +292,7 @@ export async function remove(session, key, id) {
   else terminal.line(`The record is reduced to its id. Did it run: ${ran(result)}.`);
 }
 
-/** Asks before what can't be undone. To delete a key its name must be typed; for a record, a letter will do. */
+/** Asks before a change that can't be undone. To delete a key, its name must be typed; for a record, "y" is enough. */
 async function agree({ terminal, signal }, question, isYes = (answer) => /^y(es)?$/i.test(answer)) {
   if (isYes((await terminal.ask(question, signal)).trim())) return;
   throw new Failure("failed", ["Nothing was changed."], { code: "declined", executed: "no" });

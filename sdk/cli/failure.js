@@ -1,6 +1,6 @@
 // Why a command ends early.
 
-/** `kind`: "failed", "usage" or "interrupted"; `lines` are told, and `json` where JSON is wanted. */
+/** `kind`: "failed", "usage" or "interrupted". `lines` are printed; with `--json`, the members of `json` are instead. */
 export class Failure extends Error {
   constructor(kind, lines, json = {}) {
     super(lines[0]);

@@ -1,9 +1,9 @@
 // `npx semel`: administers a deployment from a terminal.
 //
 // Invariants:
-// - What is asked for is on stdout, and all else on stderr: an answer can always be piped.
-// - The exit code says it: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C or SIGTERM.
-// - Nothing is changed without an id, which is told where it can't be known whether the change was made.
+// - Answers go to stdout, everything else to stderr, so that answers can always be piped.
+// - Exit codes: 0 done, 1 refused, failed or not known, 2 wrong usage, 130 ended by Ctrl-C or SIGTERM.
+// - Every change has an id, which is printed if it can't be known whether the change was made.
 
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { CHOICES, STATES } from "../admin/words.js";
@@ -93,7 +93,7 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
     await program.parseAsync(argv, { from: "user" });
     return 0;
   } catch (error) {
-    // Commander has said what is wrong, or given its help: as text, of which nothing is written where JSON is wanted.
+    // Commander has already printed the error or its help as text. With --json it has printed nothing.
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) return 0;
       if (terminal.isJson) terminal.fail(new Failure("usage", [error.code === "commander.help" ? "Which command? Try --help." : error.message.replace(/^error: /, "")]));
@@ -106,9 +106,9 @@ export async function main(argv, { version, env, stdin, stdout, stderr, onInterr
 }
 
 /**
- * Refuses what would be taken for several options of one letter: of an id `-V…` nothing would come but the version, as if all were done, and
- * `delete KEY -yy` would be of the key. What an option takes, such as a token, is none; but where the program itself does not know the option,
- * the version is looked for first.
+ * Refuses words that commander would take for several one-letter options: an id `-V…` would only print the version, as if everything were done, and
+ * `delete KEY -yy` would delete the key. Values of options, such as a token, are accepted. But a `-V…` after an option of a command is refused,
+ * because the program does not know that option, and looks for the version first.
  */
 function refuseRuns(argv, program) {
   const taking = (...commands) => commands.flatMap(({ options }) => options.filter(({ required }) => required).map(({ long }) => long));
@@ -177,13 +177,13 @@ function programOf({ version, terminal, env, signal }) {
   return program;
 }
 
-/** The id of what a key has sent. */
+/** Checks the id of a request that a key has sent. */
 function effectId(text) {
   if (!/^[0-9a-f]{32}$/.test(text)) throw new InvalidArgumentError("It must be 32 hexadecimal digits, as `effects` shows them.");
   return text;
 }
 
-/** What a line of the log calls a key by, or the beginning of that. */
+/** Checks the digits by which the log names a key, or the first of them. */
 function hashOf(text) {
   if (!/^[0-9a-f]{8,64}$/i.test(text)) throw new InvalidArgumentError("It must be 8 to 64 hexadecimal digits, as `key` in a line of the log.");
   return text.toLowerCase();

@@ -5,15 +5,16 @@ import { explain } from "../admin/advice.js";
 import { Failure } from "./failure.js";
 import { quoted } from "./terminal.js";
 
-/** The session of a command with its `options`. */
+/** The session of a command with its `options`. Throws a usage `Failure` if the deployment or the token is missing or unusable. */
 export function sessionOf(options, { env, terminal, signal }) {
   const url = options.url ?? env.SEMEL_URL;
   const token = options.token ?? env.SEMEL_ADMIN_TOKEN;
   if (!url) throw new Failure("usage", ["Which deployment? Give --url or SEMEL_URL."]);
   const given = options.url === undefined ? "SEMEL_URL" : "--url";
-  // It is not printed: there may be a password in it.
+  // The value is not printed, because there may be a password in it.
   if (!/^https?:\/\/[^/?#@]+\/?$/.test(url) || !URL.canParse(url)) throw new Failure("usage", [`${given} names no deployment: it must be an origin, such as https://api.example.com.`]);
-  // Anybody on the way reads what goes to another machine in clear text. The hosts are those of `SEMEL_JWKS_URL`: of another name below `localhost` a resolver is asked.
+  // Over plain HTTP, anybody on the way to another machine could read the token. The hosts are those of `SEMEL_JWKS_URL`; other names below
+  // `localhost` are refused, because a resolver is asked for them.
   const { protocol, hostname } = new URL(url);
   if (protocol === "http:" && !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) throw new Failure("usage", [`${given} begins with http://, and the administration token would go to another machine in clear text. Give it with https://; http:// is for localhost, 127.0.0.1 and [::1].`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
@@ -24,11 +25,11 @@ export function sessionOf(options, { env, terminal, signal }) {
     hasTold = true;
   };
   const forMs = options.timeout * 1000;
-  // A command that is printed is for this deployment, whatever the environment says where it is pasted.
+  // With `url`, so that a printed command means this deployment, whatever the environment says where it is pasted.
   return { options: { ...options, url }, terminal, signal, admin: new Admin({ url, token, readsForMs: forMs, changesForMs: forMs, onretry }) };
 }
 
-/** Reads; what goes wrong is a `Failure`. `words`: by code, what is said instead of what is said of keys and ids. */
+/** Reads. Any error becomes a `Failure`. `words`: by code, what is printed instead of the usual words about keys and ids. */
 export async function reading(session, read, words) {
   try {
     return await read();
@@ -37,7 +38,7 @@ export async function reading(session, read, words) {
   }
 }
 
-/** Reads ahead of a change: whatever goes wrong, nothing was changed. */
+/** Reads something that a change needs first. Its failure also says that nothing was changed. */
 export async function readingAhead(session, read) {
   try {
     return await reading(session, read);
@@ -49,31 +50,31 @@ export async function readingAhead(session, read) {
   }
 }
 
-/** Makes a change under an id: a new one, or an earlier one's. `again` is the command that sends the same once more; `words` as above. */
+/** Makes a change: a new one, or with `--again` an earlier one. `again`: the command that would send it once more. `words`: as above. */
 export async function changing(session, again, change, words) {
   const made = earlier(session.options.again);
   try {
     return await change(made);
   } catch (error) {
     const failure = failureOf(error, session, { isChange: true, isUnsent: made.firstSent === undefined, words });
-    // What is refused for good is so again.
+    // Running it again is no use if the refusal is final.
     if (failure.json.executed === "unknown" && !error.isDefinitive) failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
     failure.json.id = made.id;
     throw failure;
   }
 }
 
-/** A command as it is to be typed: its name, whom it is about, and options. The token is nothing to be printed. */
+/** A command as it is to be typed: its name, the key and id it is about, and options. The token is never printed. */
 export function commandOf({ options: { url } }, [name, names, ...options]) {
-  // What begins with a dash is an option, unless it is behind `--`.
+  // A name that begins with a dash would be an option, unless it comes after `--`.
   const rest = names.some((each) => each.startsWith("-")) ? [...options, "--", ...names] : [...names, ...options];
   return ["semel", "--url", url, name, ...rest].map(quoted).join(" ");
 }
 
-/** What names a change on the command line. Without its first-sent, a key that has forgotten the id would make it once more. */
+/** Names a change on the command line. Without its first-sent, a key that has forgotten the id would make the change again. */
 export const markOf = ({ id, firstSent }) => `${id}@${firstSent}`;
 
-/** The change that `--again` names, or a new one. */
+/** The change that `--again` names; without `--again`, a new one. */
 function earlier(again) {
   if (again === undefined) return newChange();
   const [, id, firstSent] = /^(.+)@(\d{1,12})$/.exec(again) ?? [];
@@ -81,7 +82,7 @@ function earlier(again) {
   return earlierChange(id, Number(firstSent));
 }
 
-/** `isUnsent`: of a change, no attempt was made. */
+/** `isUnsent`: no attempt at the change was made. */
 function failureOf(error, { signal }, { isChange = false, isUnsent = false, words = {} }) {
   if (signal.aborted) {
     const [executed, line] = isUnsent ? ["no", "Nothing was changed."] : ["unknown", "It can't be known whether the change was made."];

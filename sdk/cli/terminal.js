@@ -1,8 +1,8 @@
-// What is written, and asked, at a terminal or into a pipe.
+// Output and questions, at a terminal or through pipes.
 //
 // Invariants:
-// - What comes from the deployment can't steer the terminal: its control characters are written as escapes.
-// - Colours and bars are for terminals alone; JSON has neither, and is all that stdout gets where it was asked for.
+// - Text from the deployment can't control the terminal: control characters are written as escapes.
+// - Only a terminal gets colours and bars. With `--json`, stdout gets nothing but JSON.
 
 import { createInterface } from "node:readline/promises";
 import picocolors from "picocolors";
@@ -10,7 +10,10 @@ import { UNSAFE, counted, number, safe } from "../admin/words.js";
 import { Failure } from "./failure.js";
 
 const BAR_CHARACTERS = 30;
-/** A column has room for an id that is a hash (`hash-` and 64 digits), and is no wider for a longer cell: that alone is out of line. A key has up to 512 bytes. */
+/**
+ * Wide enough for an id that is a hash (`hash-` and 64 digits). A longer cell, such as a key of up to 512 bytes, doesn't widen the column: only its
+ * row is out of line.
+ */
 const COLUMN_CHARACTERS_MAX = 69;
 
 export class Terminal {
@@ -30,7 +33,7 @@ export class Terminal {
   }
 
   out(text) {
-    // On a terminal both are on one screen.
+    // On a terminal, stdout and stderr share the screen.
     this.#endBar();
     this.#stdout.write(text);
   }
@@ -44,12 +47,12 @@ export class Terminal {
     this.out(`${text}\n`);
   }
 
-  /** One JSON document, on a line. */
+  /** Writes one JSON document, on one line. */
   json(value) {
     this.line(jsonOf(value));
   }
 
-  /** Something that is no answer. */
+  /** Writes something that is not the answer, to stderr. */
   note(text) {
     this.err(`${safe(text)}\n`);
   }
@@ -59,7 +62,7 @@ export class Terminal {
     else for (const line of lines) this.note(line);
   }
 
-  /** Rows of cells in columns, those of numbers to the right. */
+  /** Writes rows of cells in columns. The columns `numeric` are aligned to the right. */
   table(rows, numeric = []) {
     const widths = rows[0].map((_, column) => Math.min(COLUMN_CHARACTERS_MAX, rows.reduce((widest, row) => Math.max(widest, row[column].length), 0)));
     for (const [at, row] of rows.entries()) {
@@ -69,13 +72,13 @@ export class Terminal {
     }
   }
 
-  /** Names and values, one a line. */
+  /** Writes names and values, one pair a line. */
   facts(facts) {
     const width = Math.max(...facts.map(([name]) => name.length));
     for (const [name, value] of facts) this.line(`  ${this.colours.dim(name.padEnd(width))}  ${value}`);
   }
 
-  /** How far something is, at a terminal. */
+  /** Shows how far something is, at a terminal only. */
   progress(done, all, noun) {
     if (this.#stderr.isTTY !== true || this.isJson) return;
     const filled = all === 0 ? BAR_CHARACTERS : Math.floor((BAR_CHARACTERS * done) / all);
@@ -83,17 +86,17 @@ export class Terminal {
     this.#hasBar = true;
   }
 
-  /** Where nobody can be asked, or sees the question, it says how to do without; and why it asks, where it does not always. */
+  /** Throws if nobody can see the question and answer it. The failure says how to do without, and `why` it asks, if it does not always. */
   needsSomebody(...why) {
     if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", [...why, "It asks before it does this, and nobody is there to answer. Add --yes."]);
   }
 
-  /** Asks, and resolves to the answer: an empty one where there is no more to come, as after Ctrl-D. */
+  /** Asks, and resolves to the answer. It is empty if the input ends, as by Ctrl-D. */
   async ask(question, signal) {
     this.needsSomebody();
     const prompt = createInterface({ input: this.#stdin, output: this.#stderr });
     prompt.on("SIGINT", () => process.emit("SIGINT"));
-    // Of an end, newer versions of Node tell the question too; older ones leave it without an answer.
+    // When the input ends, newer versions of Node abort the question; older ones never settle it.
     const ended = new Promise((resolve) => prompt.once("close", () => resolve(undefined)));
     const answered = prompt.question(safe(question), { signal }).catch((error) => {
       if (error.name !== "AbortError") throw error;
@@ -117,14 +120,17 @@ export class Terminal {
 
 const unitOf = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** JSON leaves some of that as it is; as escapes it means the same. */
+/** JSON leaves some unsafe characters as they are. As escapes they mean the same. */
 const jsonOf = (value) => JSON.stringify(value).replace(UNSAFE, (character) => character.split("").map(unitOf).join(""));
 
 export { safe };
-/** The same within a line. */
+/** The same for text within a line: line ends and tabs are escaped, too. */
 export const safeLine = (text) => safe(text).replace(/[\n\t]/g, (character) => (character === "\n" ? "\\n" : "\\t"));
 
-/** A word as a shell takes it. What can't be shown as it is stands as its bytes, which bash and zsh read: shown as elsewhere, it would be another word. */
+/**
+ * A word quoted for a shell. Unsafe characters are written as bytes, in a form that bash and zsh read: the escapes used elsewhere would make another
+ * word.
+ */
 export function quoted(word) {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (word.search(UNSAFE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
