@@ -1,10 +1,10 @@
-// The changes that can be made of keys and records, each with what it means in plain words.
+// The changes that an administrator can make to keys and records, each explained in plain words before it is made.
 
 import { make } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
 import { counted, instant, number } from "../../sdk/admin/words.js";
 
-/** What the deletion of a record means, by its state; of an id of which no more is kept, nothing. */
+/** What deleting a record means, by its state. A state that is missing here has nothing to delete: only the id is kept already. */
 const DELETED = {
   __proto__: null,
   executed: ["The outcome is thrown away, and can't be had back. The id stays for a while, so that no late attempt runs.", "A client that still waits for the answer is told that it ran, and never gets the answer."],
@@ -12,13 +12,13 @@ const DELETED = {
   suspect: ["The request has crashed, and is tried again when its client sends it. From here on it is cancelled instead: it never runs."],
 };
 
-/** The buttons of a key. */
+/** The buttons for a key. */
 export function changesOfKey(key, context) {
   const remove = button("Delete this key…", () => deleteKey(key, context));
   return make("div", { class: "changes" }, remove);
 }
 
-/** The buttons of a record, or of an id that is not known. `record` may be undefined. */
+/** The buttons for a record, or for an id that the key does not know: then `record` is undefined. */
 export function changesOfRecord(key, id, record, context) {
   const buttons = [];
   if (record === undefined || record.state === "suspect") buttons.push(button(record ? "Cancel it…" : "Cancel this id…", () => cancel(key, id, record, context)));
@@ -79,7 +79,7 @@ async function resolveAsRun(key, id, context) {
     const input = make(tag, { autocomplete: "off", spellcheck: "false", ...attributes });
     return [input, make("label", { class: "field" }, make("span", {}, label), input)];
   };
-  // Nothing that can't be undone stands there already: to press Enter would be enough.
+  // The status starts empty. If it had a value, pressing Enter would be enough to do what can't be undone.
   const [status, statusField] = field("Status", { type: "number", min: "200", max: "499", required: "" });
   const [type, typeField] = field("Content-Type", { type: "text", value: "application/json" });
   const [body, bodyField] = field("Body", { rows: "4" }, "textarea");
@@ -108,7 +108,7 @@ async function resolveAsNotRun(key, id, context) {
   if (done) context.reload();
 }
 
-/** Asks before everything older than an instant is forgotten, then shows how far that is. */
+/** Asks, then makes every key forget what was first sent before an instant (Unix seconds), and shows the progress. */
 export async function forget(beforeSeconds, total, context) {
   const when = instant(beforeSeconds * 1000);
   const begun = await confirmChange(context, {

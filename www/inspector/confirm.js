@@ -1,8 +1,8 @@
-// Asks before a change, makes it, and tells what came of it.
+// Asks before a change, makes it, and says what came of it.
 //
 // Invariants:
-// - The change has its id from the moment it is asked about: whatever is clicked twice or sent again, it happens once.
-// - While it is on its way the dialog stays: who closes it knows what came of it, or that nobody knows.
+// - The change gets its id when the dialog opens. However often the button is clicked or the change is sent, it happens once.
+// - The dialog stays open while the change is on its way. So whoever closes it knows what came of it, or that nobody knows.
 
 import { newChange } from "../../sdk/admin/api.js";
 import { safe } from "../../sdk/admin/words.js";
@@ -10,12 +10,13 @@ import { make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 
 /**
- * Shows the dialog. `says`: paragraphs; `verb`: the button's word; `typed`: a name that must be typed first; `fields`: a fieldset of what else
- * is given, which stays as it is once it may have been sent; `run(change)` makes the change; `told(result)` says what came of it. Resolves to the result, or to undefined if there was none, or its view was left.
+ * Shows the dialog. `says`: paragraphs. `verb`: the text of the button. `typed`: a name that must be typed first. `fields`: a fieldset of further
+ * input, which is disabled once it may have been sent. `run(change)` makes the change. `told(result)` says what came of it. Resolves to the result;
+ * to undefined if there was none, or if the view was left.
  */
 export function confirmChange(context, { title, says, verb, typed, fields, run, told }) {
   const change = newChange();
-  // As it is, or as it is shown: not all of it can be typed.
+  // The name may be typed as it is or as it is shown: some characters can't be typed.
   const isTyped = () => [typed, safe(typed)].includes(input.value);
   const heading = make("h2", { id: "confirm-title" }, title);
   const text = make("div", { class: "says" }, ...says.map((paragraph) => make("p", {}, paragraph)));
@@ -33,7 +34,7 @@ export function confirmChange(context, { title, says, verb, typed, fields, run, 
   return new Promise((resolve) => {
     let [isBusy, came] = [false, undefined];
     const allow = () => {
-      // By Escape too it closes only while nothing is on its way.
+      // Escape, too, closes the dialog only while nothing is on its way.
       dialog.setAttribute("closedby", isBusy ? "none" : "closerequest");
       button.setAttribute("aria-disabled", String(isBusy || (input !== undefined && !isTyped())));
     };
@@ -56,7 +57,7 @@ export function confirmChange(context, { title, says, verb, typed, fields, run, 
       context.retries.tell = () => say(news, "No answer yet. The same is sent again; it happens once.");
       try {
         came = await run(change);
-        // What was listed is no longer true.
+        // Kept lists may not be true any more.
         context.forgetKept();
         result.replaceChildren(make("p", { class: "done", role: "status" }, told(came)));
         button.hidden = true;
@@ -83,7 +84,7 @@ export function confirmChange(context, { title, says, verb, typed, fields, run, 
     input?.addEventListener("input", allow);
     close.addEventListener("click", () => isBusy || dialog.close());
     dialog.addEventListener("cancel", (event) => isBusy && event.preventDefault());
-    // Who goes back leaves the question too.
+    // Going back leaves the question, too.
     context.signal.addEventListener("abort", () => isBusy || dialog.close());
     dialog.addEventListener("close", () => {
       dialog.remove();

@@ -1,8 +1,9 @@
-// What a key has sent to others that has not arrived: what waits, and what was refused for good; and what can be done about either.
+// What a key has sent to others that has not arrived yet: what waits, what was refused for good, and what can be done about either.
 //
 // Invariants:
-// - A key whose handler sends nothing, or never has, shows nothing of it.
-// - What is shown is as of one look. What is mended is that very one, or nothing; it is looked at again, and so is all when somebody asks for it.
+// - For a key whose handler has never sent anything, nothing of this is shown.
+// - The page shows one look at the key. Mending one request changes exactly that request, or nothing. After it, or when somebody asks, the key is
+//   looked at again.
 
 import { make, say } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
@@ -12,7 +13,7 @@ import { age, bytes, instant, lanesShown, number } from "../../sdk/admin/words.j
 
 const PAGE = 50;
 
-/** The part of the page for a key. */
+/** The section for a key. */
 export function effectsOf(key, context) {
   const { admin, signal } = context;
   const heading = make("h2", { id: "effects", tabindex: "-1" }, "Sent to others");
@@ -25,14 +26,14 @@ export function effectsOf(key, context) {
   const element = make("section", { class: "part", "aria-labelledby": "effects", hidden: "" }, make("div", { class: "toolbar" }, heading, again), trouble, told, lanes, parked, more);
   let [next, asked] = [undefined, 0];
 
-  /** Asks for the first page, or for the one after. */
+  /** Asks for the first page, or for the page after `after`. */
   async function load(after) {
     const mine = (asked += 1);
     try {
       const [page, nowMs] = await Promise.all([admin.effects(key, { after, limit: PAGE }, signal), admin.now(signal)]);
       if (mine === asked) fill(page, nowMs, after);
     } catch (error) {
-      // Its handler has nothing sent: no news to anybody who looks at a key.
+      // Not found: the key's handler has sent nothing, which is no news to somebody who looks at a key.
       if (signal.aborted || mine !== asked || error.code === "not-found" || context.onerror(error)) return;
       element.hidden = false;
       trouble.replaceChildren(troubleOf(error, { again: () => load(after) }));
@@ -55,7 +56,7 @@ export function effectsOf(key, context) {
     more.hidden = next === undefined;
   }
 
-  /** Asks, mends, and looks again: where one was, the list may be another. */
+  /** Asks, mends, and looks again, because the list may have changed. */
   async function mend(mending, id, question) {
     const run = (change) =>
       admin.mendEffect(key, mending, id, change).catch((error) => {
@@ -85,7 +86,7 @@ const MENDED = {
   parked: "It is given up, and parked.",
 };
 
-/** What waits for one key or origin: its first, and how many there are. */
+/** The card for one key or origin: its first waiting request, and how many wait. */
 function laneOf({ to, waiting, attempts, next, closing, reason, at, ...request }, nowMs, mend) {
   const tried = attempts === 0 ? "not tried since the object started" : `tried ${attempts === 1 ? "once" : `${number(attempts)} times`}${next === null ? ", under way" : `, again ${age(next, nowMs)}`}`;
   const park = () =>
@@ -111,10 +112,10 @@ function parkedOf({ to, parked, executed, reason, ...request }, nowMs, mend) {
   return cardOf("parked", { to, facts, request, why: reason, buttons: [button("Send it again…", again), button("Drop it…", drop, "danger")] });
 }
 
-/** Whether the one that was refused ran. */
+/** Whether the refused request ran, in words. */
 const RAN = { yes: "it ran, and was answered so", no: "it has not run", unknown: "it may have run" };
 
-/** What it means to send it again, by what is known of it. */
+/** What sending it again means, by what is known about it. */
 const AGAIN = {
   no: "It has not run, so it then runs once.",
   yes: "The handler there ran, and refused it. It is asked once more.",
@@ -132,7 +133,7 @@ function cardOf(kind, { to, facts, request: { method, url, bytes: size, id }, wh
 }
 
 const isKey = (to) => to.startsWith("key ");
-/** Without the word that says what it is. */
+/** The name without the word that says what it is. */
 const nameOf = (to) => to.replace(/^(key|url) /, "");
 
 function timeOf(what, ms, nowMs) {

@@ -1,4 +1,4 @@
-// Forgetting, at every key, what is older than an instant: the choice of it, and how far it is.
+// Forgetting, at every key, what is older than an instant: the page to choose the instant, and the page that shows the progress.
 
 import { instantOf } from "../../sdk/admin/api.js";
 import { make, say } from "../view/element.js";
@@ -10,7 +10,7 @@ import { age, haveForgotten, instant, number } from "../../sdk/admin/words.js";
 const LOOK_MS = 1_000;
 const AGES = [["30 days", "30d"], ["7 days", "7d"], ["1 day", "1d"]];
 
-/** Shows the choice, or a forget that was begun. */
+/** Shows the choice, or the progress of a forget that has begun. */
 export const showForget = (route, context) => (route.id === "" ? showChoice(context) : showProgress(route.id, context));
 
 function showChoice(context) {

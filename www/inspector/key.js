@@ -1,4 +1,4 @@
-// One key: what it keeps, how full it is, when its records changed, what it has sent, and its records in pages.
+// One key: what it stores, how full it is, when its records changed, what it has sent, and its records in pages.
 
 import { make } from "../view/element.js";
 import { changesOfKey } from "./changes.js";
@@ -10,7 +10,7 @@ import { troubleOf } from "./trouble.js";
 import { STATES, age, bytes, duration, fullness, instant, number } from "../../sdk/admin/words.js";
 
 const PAGE = 100;
-/** Past this share of a limit, it is marked. */
+/** Above this share of a limit, the value is marked. */
 const NEARLY = 0.8;
 const COLUMNS = [
   ["Id", "wide"],
@@ -47,7 +47,7 @@ function fill(body, stats, state, context) {
   );
 }
 
-/** The records, all or those in one state, which the address says: who comes back from one finds the same. */
+/** The records, or those in one state. The state is in the address, so that coming back from a record shows the same list. */
 function recordsOf({ key, now }, first, context) {
   const heading = make("h2", { id: "records" }, "Records");
   const section = make("section", { class: "part", "aria-labelledby": "records" }, heading);
@@ -127,7 +127,7 @@ function finder(key, { go }) {
   const form = make("form", { class: "toolbar", role: "search" }, make("label", { class: "field inline", for: "find" }, "Find an id"), input, make("button", { type: "submit" }, "Find"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    // As it is on the wire, or without its quotes.
+    // The id may be typed as it is on the wire, in quotes, or without them.
     const [, quoted] = /^ *"(.*)" *$/.exec(input.value) ?? [];
     const id = quoted?.replace(/\\(.)/g, "$1") ?? input.value.trim();
     if (id !== "") go({ view: "record", key, id });

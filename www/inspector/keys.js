@@ -1,4 +1,4 @@
-// The list of keys: newest, heaviest or by name; all, those with a prefix, or those with something in doubt or parked.
+// The list of keys: newest, heaviest or by name; all of them, those with a prefix, or those with something in doubt or parked.
 
 import { make } from "../view/element.js";
 import { endless } from "./list.js";
@@ -18,7 +18,7 @@ const columnsOf = (name) => [
   ["Last report", "time"],
 ];
 
-/** Shows them, as `route` says. */
+/** Shows the keys that `route` asks for. */
 export function showKeys(route, context) {
   const { admin, signal, go } = context;
   const { order, prefix, state } = route;
@@ -53,7 +53,8 @@ function toolbar(route, go, signal) {
   let timer;
   const typed = ({ isComposing }) => {
     clearTimeout(timer);
-    // What is typed is one place, not many: the back button leaves it. What an input method still composes is nothing yet, and another view would break it off.
+    // All that is typed is one entry of the history, so the back button leaves it at once. Text that an input method still composes is not used yet:
+    // showing another view would break it off.
     if (!isComposing) timer = setTimeout(() => !signal.aborted && go({ ...route, prefix: input.value }, { isSame: true }), TYPING_MS);
   };
   input.addEventListener("input", typed);

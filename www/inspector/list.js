@@ -1,20 +1,20 @@
-// An endless list: pages are asked for as they come into sight, and drawn by the browser only while they are.
+// An endless list. A page is fetched when it comes near the visible part, and the browser draws only the pages that are visible.
 //
 // Invariants:
-// - One page is asked for at a time, each after the cursor of the one before: none comes twice, and none is left out, but what has another place in the
-//   order by then, as a key has by its size.
-// - What has scrolled away stays where it is: going back to it asks nobody.
+// - One page is fetched at a time, after the cursor of the page before. So no item comes twice or is left out, except items that change their
+//   place in the order meanwhile, as a key does when its size changes.
+// - Pages that were scrolled away stay in the document: going back to them fetches nothing.
 
 import { make, say } from "../view/element.js";
 import { number } from "../../sdk/admin/words.js";
 import { troubleOf } from "./trouble.js";
 
-/** So far below what is seen, the next page is asked for. */
+/** The next page is fetched when the end of the list is this far below the visible part. */
 const AHEAD = "800px";
 
 /**
- * Makes a list. `columns`: `[title, class]` of each, or `[title]`; `load(after)` resolves to `{ items, next, total }`; `cells(item)`: elements or
- * texts; `noun`: "key"; `nothing`: what is said where there is none; `onerror`: may take an error over, by returning true.
+ * Makes a list. `columns`: `[title, class]` of each, or `[title]`. `load(after)` resolves to `{ items, next, total }`. `cells(item)`: elements or
+ * texts. `noun`: "key". `nothing`: what is said if there is none. `onerror`: may take an error over, by returning true.
  */
 export function endless({ name, label, columns, load, cells, noun, nothing, signal, onerror = () => false }) {
   const table = make("div", { class: `list ${name}`, role: "table", "aria-label": label });
@@ -24,7 +24,7 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
   const foot = make("div", { class: "foot" }, more);
   const element = make("div", { class: "endless" }, count, table, foot);
   let [after, shown, isLoading, isOver] = [undefined, 0, false, false];
-  // Several things may have come together: the last is how it is.
+  // Several entries may come at once; the last one is current.
   const observer = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && next(), { rootMargin: AHEAD });
 
   async function next() {
@@ -36,7 +36,7 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
       if (items.length > 0) table.append(pageOf(items));
       shown += items.length;
       [after, isOver] = [cursor, cursor === null];
-      // Of a page nothing may be meant, and something of the next.
+      // A page may be empty although the next one is not.
       say(count, shown > 0 ? told(total) : isOver ? nothing : "Looking…");
       more.hidden = isOver;
       table.hidden = shown === 0;
@@ -49,7 +49,7 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
     } finally {
       isLoading = false;
     }
-    // Where the foot is still in sight, the observer has nothing new to tell unless it begins anew.
+    // If the foot is still in sight, the observer reports nothing new unless it starts to observe again.
     observer.unobserve(foot);
     if (!isOver) observer.observe(foot);
   }
@@ -61,7 +61,7 @@ export function endless({ name, label, columns, load, cells, noun, nothing, sign
 
   function pageOf(items) {
     const page = make("div", { role: "rowgroup", class: "page" }, ...items.map(row));
-    // It has the room of its own rows before it is drawn, the last page too: a scroll bar tells how much there is.
+    // A page takes the room of all its rows before it is drawn, so that the scroll bar tells how much there is.
     page.style.setProperty("--rows", items.length);
     return page;
   }

@@ -1,8 +1,8 @@
 // The inspector: shows what the address says, with the administration token of this tab.
 //
 // Invariants:
-// - What is left is aborted: nothing of an old view is drawn into a new one.
-// - A list of keys that is come back to is as it was left, with its place; and so is a key that is come back to from one of its records.
+// - Leaving a view aborts it: nothing of an old view is drawn into a new one.
+// - Coming back to a list of keys shows it as it was left, at the same place. So does coming back to a key from one of its records.
 
 import { Admin } from "../../sdk/admin/api.js";
 import { safe } from "../../sdk/admin/words.js";
@@ -15,16 +15,16 @@ import { fragmentOf, routeOf } from "./route.js";
 import { showSignIn, signOut, tokenOf } from "./sign-in.js";
 
 const VIEWS = { keys: showKeys, key: showKey, record: showRecord, forget: showForget };
-/** A change that gets no answer is sent again for so long. */
+/** How long a change that gets no answer is sent again, in ms. */
 const CHANGES_FOR_MS = 15_000;
-/** Views that are kept for coming back. */
+/** How many views are kept for coming back to them. */
 const KEPT_MAX = 4;
 
 let admin;
-/** What is shown: `{ fragment, element, controller }`. */
+/** The view that is shown: `{ fragment, view, controller }`. */
 let shown;
 const kept = new Map();
-/** Whoever waits for a change hears that it is sent again. */
+/** `tell`: called when the change that is waited for is sent again. */
 const retries = { tell: undefined };
 
 addEventListener("hashchange", () => show());
@@ -36,7 +36,7 @@ $("skip").addEventListener("click", skip);
 if (tokenOf()) begin(tokenOf());
 else signIn();
 
-/** To skip to the content must not change the address: it says what is shown. */
+/** Skipping to the content must not change the address, which says what is shown. */
 function skip(event) {
   event.preventDefault();
   $("view").focus();
@@ -56,7 +56,7 @@ function begin(token) {
   show();
 }
 
-/** Shows what the address says. */
+/** Shows the view that the address names. */
 function show({ isSame = false } = {}) {
   if (!admin) return;
   const route = routeOf(location.hash);
@@ -73,7 +73,7 @@ function show({ isSame = false } = {}) {
   put(fragment, VIEWS[route.view](route, context), { controller, isSame });
 }
 
-/** Whether what is shown is looked at from there: who comes to a key from anywhere else sees it as it is now. */
+/** Whether `route` is come back to from the view that is shown. A key that is reached from anywhere else is fetched anew. */
 const isBack = ({ view, key }) => view === "keys" || isRecordOf(key, shown?.fragment);
 
 function isRecordOf(key, fragment) {
@@ -83,7 +83,7 @@ function isRecordOf(key, fragment) {
 
 let lastKeysRoute = {};
 
-/** The list of keys that is gone back to from `route`: the last that was shown. */
+/** The list of keys to go back to from `route`: the one that was shown last. */
 function lastKeys({ view, ...choice }) {
   if (view === "keys") lastKeysRoute = choice;
   return lastKeysRoute;
@@ -99,12 +99,12 @@ function put(fragment, view, { controller = new AbortController(), scrollY = 0, 
   for (const link of $("navigation").querySelectorAll("a")) link.ariaCurrent = (link.hash === "") === !fragment?.startsWith("#forget") ? "page" : null;
   if (id) return refocus(id, selectionStart, selectionEnd);
   scrollTo(0, scrollY);
-  // A page that is loaded begins at its top, as any page.
+  // A page that was just loaded begins at its top, like any page.
   if (!isFirst && fragment !== undefined) view.element.querySelector("h1").focus({ preventScroll: true });
   say($("news"), view.title);
 }
 
-/** What is typed goes on being typed where it was, though the view is another. */
+/** Puts the focus and the cursor back into the same field of the new view, so that typing can go on. */
 function refocus(id, selectionStart, selectionEnd) {
   const input = $(id);
   input?.focus();
@@ -114,7 +114,7 @@ function refocus(id, selectionStart, selectionEnd) {
 function leave(next) {
   if (!shown) return;
   const { view, key } = shown.fragment === undefined ? {} : routeOf(shown.fragment);
-  // A question that is open belongs to what is left, and is left with it.
+  // A view with an open question is not kept: the question is dropped with it.
   const isKept = view === "keys" || (view === "key" && isRecordOf(key, next) && document.querySelector("dialog") === null);
   if (isKept && admin) {
     kept.set(shown.fragment, { view: shown.view, controller: shown.controller, scrollY });
@@ -122,7 +122,7 @@ function leave(next) {
   } else shown.controller.abort();
 }
 
-/** What was kept is no longer true. */
+/** Drops all kept views, because they may not be true any more. */
 function forgetKept() {
   for (const fragment of kept.keys()) forgetOne(fragment);
 }
@@ -132,7 +132,7 @@ function forgetOne(fragment) {
   kept.delete(fragment);
 }
 
-/** Goes somewhere. `isSame`: it is the same place, only seen otherwise. */
+/** Goes to a route. `isSame`: it replaces the current entry of the history. */
 function go(route, { isSame = false } = {}) {
   const fragment = fragmentOf(route);
   if (isSame) {
@@ -142,7 +142,7 @@ function go(route, { isSame = false } = {}) {
   else location.hash = fragment;
 }
 
-/** What is shown has another address from now on. */
+/** Gives the view that is shown another address. */
 function rename(route) {
   shown.fragment = fragmentOf(route);
   history.replaceState(null, "", shown.fragment);
@@ -153,7 +153,7 @@ function reload() {
   show();
 }
 
-/** A token that is refused has to be given anew, whatever was asked. */
+/** If the token was refused, asks for a new one, and returns true. */
 function refused(error, controller) {
   if (error.code !== "unauthorized" && error.code !== "forbidden") return false;
   controller.abort();

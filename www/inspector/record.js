@@ -1,4 +1,4 @@
-// One record's whole life, and its outcome.
+// One record: its whole life, and its outcome.
 
 import { make } from "../view/element.js";
 import { changesOfRecord } from "./changes.js";
@@ -8,7 +8,7 @@ import { fragmentOf } from "./route.js";
 import { troubleOf } from "./trouble.js";
 import { STATES, age, bytes, duration, instant, number, safe } from "../../sdk/admin/words.js";
 
-/** Shows the record of an id. */
+/** Shows the record of one id. */
 export function showRecord({ key, id }, context) {
   const { admin, signal } = context;
   const way = make("p", { class: "way" }, make("a", { href: context.keysFragment }, "Keys"), " › ", make("a", { href: fragmentOf({ view: "key", key }) }, key));
@@ -46,7 +46,7 @@ function lifeSection(record, nowMs, retentionSeconds) {
       items.push(make("li", { class: "now" }, make("b", {}, "Now")));
       isNowShown = true;
     }
-    // What lies between it and the one before.
+    // The time between this event and the one before.
     const gap = last === undefined || atMs - last < 1000 ? [] : [make("span", { class: "gap" }, `${duration((atMs - last) / 1000)} later`)];
     const time = make("time", { datetime: new Date(atMs).toISOString() }, `${instant(atMs)}, ${age(atMs, nowMs)}`);
     items.push(make("li", { class: isAhead ? "ahead" : "" }, make("b", {}, title, ...gap), make("span", { class: "when" }, time), make("span", { class: "hint" }, detail)));
@@ -70,7 +70,7 @@ function outcomeSection({ outcome, state }) {
   return section;
 }
 
-/** The body in one of its forms, and a choice among them. */
+/** The body in one of its forms, with a choice between them. */
 function bodyOf(forms) {
   const shown = make("pre", { tabindex: "0", "aria-label": "Body" });
   const choose = (name) => {

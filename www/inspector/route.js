@@ -1,10 +1,10 @@
-// Where the inspector is, as the fragment of its address: so that the back button and links work.
+// Which view the inspector shows, as the fragment of its address, so that links and the back button work.
 //
-// Invariant: a fragment never reaches the server, and the token is never in it.
+// Invariant: a fragment never reaches the server, and never contains the token.
 
 import { CHOICES, STATES } from "../../sdk/admin/words.js";
 
-/** The route that a fragment means. One that means nothing is the list of keys. */
+/** The route that a fragment means. A fragment that means nothing is the list of keys. */
 export function routeOf(fragment) {
   const values = new URLSearchParams(fragment.replace(/^#/, ""));
   const [key, id, forget, state] = ["key", "id", "forget", "state"].map((name) => values.get(name));
@@ -18,7 +18,7 @@ export function routeOf(fragment) {
 /** The orders of the list of keys. */
 export const ORDERS = ["newest", "heaviest", "name"];
 
-/** The fragment of a route, the shortest. */
+/** The shortest fragment of a route. */
 export function fragmentOf({ view, key, id, state, order = "newest", prefix = "" }) {
   const values = {
     record: { key, id },

@@ -1,6 +1,6 @@
 // Asks for the administration token.
 //
-// Invariant: it is kept for this tab alone, in its session storage, and goes nowhere but into the header of requests.
+// Invariant: the token is kept for this tab only, in its session storage, and is sent nowhere but in the header of requests.
 
 import { Admin, AdminError } from "../../sdk/admin/api.js";
 import { make, say } from "../view/element.js";
@@ -11,7 +11,7 @@ const NAME = "semel administration token";
 export const tokenOf = () => sessionStorage.getItem(NAME);
 export const signOut = () => sessionStorage.removeItem(NAME);
 
-/** Shows the form. `error`: why a token that was there does not do; `done()` is called with one that does. */
+/** Shows the form. `error`: why the previous token was refused. `done()` is called with a token that the server accepts. */
 export function showSignIn({ error, done }) {
   const input = make("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: "", "aria-describedby": "token-hint" });
   const button = make("button", { type: "submit", class: "primary" }, "Sign in");
@@ -27,7 +27,7 @@ export function showSignIn({ error, done }) {
     say(news, "Asking the server…");
     try {
       const token = input.value.trim();
-      // No request can have it, and that would look like a server that is not there.
+      // A header can't carry such a token, and the failure would look like a server that is not there.
       if (!/^[\x21-\x7e]+$/.test(token)) throw new AdminError("key-invalid", "The administration token has characters that no token has.", { executed: "no", isDefinitive: true });
       await new Admin({ url: location.origin, token }).keys({ limit: 1 });
       sessionStorage.setItem(NAME, token);

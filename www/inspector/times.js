@@ -1,8 +1,8 @@
-// When what a key keeps has changed last: records and tombstones over time, as a plot and as a table.
+// When a key's records and tombstones last changed: over time, as a plot and as a table.
 //
 // Invariants:
-// - What the plot shows is also there as words and as a table; its colours are the page's own.
-// - Only the last range that was asked for is drawn, in whichever order answers come.
+// - Everything that the plot shows is also there in words and in the table. The plot has the colours of the page.
+// - Only the range that was asked for last is drawn, in whatever order the answers come.
 
 import "../view/language.js";
 import uPlot from "uplot";
@@ -12,12 +12,12 @@ import { duration, instant, number } from "../../sdk/admin/words.js";
 
 const HEIGHT_PX = 220;
 const STEPS = 96;
-/** What a step may be, in seconds, so that steps begin at round times. */
+/** The lengths that a step may have, in seconds, so that steps begin at round times. */
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000];
 const PRESETS = [["Last hour", 3_600_000], ["24 hours", 86_400_000], ["7 days", 604_800_000]];
 const SHORTEST_MS = 10_000;
 
-/** The part of the page for a key. `stats`: what the key says of itself. */
+/** The section for a key. `stats`: what the key says about itself. */
 export function showTimes({ key, now, oldest }, { admin, signal, onerror }) {
   const all = [Math.min(oldest ?? now, now - SHORTEST_MS), now];
   const plot = new Plot((from, to) => load([from, to]), signal);
@@ -77,7 +77,7 @@ export function showTimes({ key, now, oldest }, { admin, signal, onerror }) {
   return make("section", { class: "part times", "aria-labelledby": "times" }, make("h2", { id: "times" }, "When they changed last"), buttons, told, trouble, plot.element, more);
 }
 
-/** A range that is not too short, and does not end after now. */
+/** The range, but no shorter than `SHORTEST_MS`, and not ending after now. */
 function within(from, to, now) {
   const length = Math.max(to - from, SHORTEST_MS);
   const end = Math.min(to, now);
@@ -106,7 +106,7 @@ class Plot {
     if (this.element.clientWidth > 0) this.#make();
   }
 
-  /** Makes it anew: its scale is another, and a canvas has the colours that it was drawn with. */
+  /** Makes the plot anew, because its scale may be another, and a canvas keeps the colours that it was drawn with. */
   #make() {
     this.#plot?.destroy();
     const { from, step, records, tombstones } = this.#times;
@@ -114,12 +114,12 @@ class Plot {
     const axis = { stroke: colour("--text-2"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
     const paths = uPlot.paths.stepped({ align: 1 });
     const series = (label, name, dash) => ({ label, stroke: colour(name), fill: colour(`${name}-area`), width: 1.5, dash, paths, points: { show: false } });
-    // The last step has a width too: it is drawn to its end.
+    // The last step has a width, too: it is drawn to its end.
     const ends = (counts) => [...counts, counts.at(-1)];
     const options = {
       width: this.element.clientWidth,
       height: HEIGHT_PX,
-      // Half of the last label is beyond the plot.
+      // Half of the last label lies beyond the plot.
       padding: [null, 32, null, null],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
@@ -133,7 +133,7 @@ class Plot {
   }
 }
 
-/** Times for the axis, as everywhere else on the page: the day stands where it begins, and at the first. */
+/** Times for the axis, in the page's usual form. The day is added to the first label, and where a new day begins. */
 function labelsOf(ticks) {
   const days = ticks.length > 1 && ticks[1] - ticks[0] >= 86_400;
   return ticks.map((tick, at) => {

@@ -1,9 +1,9 @@
-// What went wrong, on the page: what happened, what to do, and a way to try again.
+// Shows an error on the page: what happened, what to do, and a button to try again.
 
 import { explain } from "../../sdk/admin/advice.js";
 import { make } from "../view/element.js";
 
-/** A box that says what an error means. `again` is called to try again, where that may help. */
+/** A box that explains an error. `again`: what its button calls; without it there is no button. */
 export function troubleOf(error, { again, isChange = false, code = error.code } = {}) {
   const { what, advice, outcome } = explain(error, isChange);
   const box = make("div", { class: "trouble", role: "alert", "data-code": code }, make("p", { class: "what" }, what));

@@ -1,8 +1,8 @@
 // What the buttons and links of the page do.
 //
 // Invariants:
-// - What does not work is told, and leaves the page as it was.
-// - A scenario starts whole or not at all: while a run is going, a link changes nothing.
+// - If an action fails, the page says so and stays as it was.
+// - A scenario starts completely or not at all: while a run is going, a link changes nothing.
 
 import { $ } from "../view/element.js";
 import { allowKill, enable, onClick } from "../view/controls.js";
@@ -11,17 +11,17 @@ import { fragmentOf, scenarioOf } from "./scenario.js";
 
 const FULL = `An account takes ${CLICKS_MAX} clicks: start over.`;
 
-/** `parts`: journal, run, referee, controls, settings, `startOver`, and `tell`, which says something to who looks. */
+/** `parts`: journal, run, referee, controls, settings, `startOver`, and `tell`, which says something to the visitor. */
 export class Actions {
   #parts;
-  /** What the last scenario does on its way: a link to it does so too. */
+  /** What the last scenario does during its run. A link to it includes that. */
   #onTheWay = {};
 
   constructor(parts) {
     this.#parts = parts;
   }
 
-  /** Has buttons and links act. */
+  /** Makes buttons and links act. */
   bind() {
     const { journal, run, startOver } = this.#parts;
     const on = (id, act) => onClick(id, () => this.#try(act));
@@ -38,11 +38,11 @@ export class Actions {
     this.#parts.referee.canBeKilled().then(allowKill);
     const follow = () => this.#try(() => this.#follow());
     addEventListener("hashchange", follow);
-    // One that was followed before there was anybody to follow it.
+    // A link may have been followed before this page listened.
     if (location.hash !== fragmentOf(this.#parts.settings)) follow();
   }
 
-  /** Starts a run of `total` clicks, with a crash of the page or the server after so many of them. */
+  /** Starts a run of `total` clicks. `kill`, `crash`: the number of clicks after which the server or the page crashes. */
   async begin({ total, kill, crash }) {
     const { journal, run, tell } = this.#parts;
     if (journal.clicks.size + total > CLICKS_MAX) return this.full();
@@ -51,7 +51,7 @@ export class Actions {
     await run.drive();
   }
 
-  /** Says that there is no room for what was to be done. */
+  /** Says that there is no room for more clicks. */
   full() {
     this.#parts.tell(FULL);
   }
@@ -61,18 +61,18 @@ export class Actions {
     await this.#parts.journal.event("kill");
   }
 
-  /** All that the page has in memory is gone, and nobody was asked. Without a server there would be no page to come back to. */
+  /** Crashes the page: all that it has in memory is gone, without warning. Waits for a server first, or there would be no page to come back to. */
   async crash() {
     await this.#parts.referee.whenUp(() => this.#parts.tell("This page crashes as soon as there is a server to load it from."));
     location.reload();
   }
 
-  /** Says of what happens on the way of a run that it did not work, and lets the run go on. */
+  /** Kills the server during a run. If that fails, says so and lets the run go on. */
   killOnTheWay() {
     return this.#try(() => this.kill());
   }
 
-  /** A scenario that is followed on this page. */
+  /** Applies the scenario of a link that was followed on this page. */
   async #follow() {
     const { controls, journal, settings, tell } = this.#parts;
     const { settings: members, run: next } = scenarioOf(location.hash, settings);

@@ -1,15 +1,15 @@
 // The two clients that are compared: `fetch` with retries as it is often written, and `semel.fetch`.
 //
 // Invariants:
-// - Both retry at one interval, with one timeout, and through one network. They differ in nothing but Semel.
-// - What becomes of a click is on record as soon as it is known.
+// - Both retry at the same interval, with the same timeout, and through the same network. Nothing but Semel differs.
+// - What becomes of a click is recorded as soon as it is known.
 
 import { Semel } from "semel";
 import { AMOUNT, ATTEMPT_TIMEOUT_MS, RETRY_INTERVAL_MS } from "./limits.js";
 
 const deposit = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ amount: AMOUNT }) };
 
-/** Retries until there is an answer. It has no memory beyond this page, and its requests have no name. */
+/** Retries until there is an answer. Its memory is this page, and its requests have no id. */
 export function makeNaive({ account, network, journal }) {
   async function once(click) {
     const url = `/naive/accounts/${account}/deposit?n=${click}`;
@@ -23,7 +23,7 @@ export function makeNaive({ account, network, journal }) {
           () => true,
           () => false,
         );
-        // The journal's troubles are no reason to send again.
+        // An error of the journal is no reason to send again.
         if (isAnswered) return journal.change(click, { naive: "answered", naiveMs: Date.now() });
         await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
       }
@@ -31,7 +31,7 @@ export function makeNaive({ account, network, journal }) {
   };
 }
 
-/** The outbox of `account`, which is its identity as well: each account's requests are stored apart. */
+/** Opens the outbox of `account`. The account is also its identity, so that each account's requests are stored apart. */
 export async function makeSemel({ account, network, journal }) {
   const clickOf = (url) => Number(new URL(url, location.origin).searchParams.get("n")) || undefined;
   const semel = await Semel.open({
@@ -40,7 +40,7 @@ export async function makeSemel({ account, network, journal }) {
     headers: { authorization: `Bearer ${account}` },
     retryIntervalMs: RETRY_INTERVAL_MS,
     attemptTimeoutMs: ATTEMPT_TIMEOUT_MS,
-    // Deposits may come in any order, as those of the other client do.
+    // Deposits may come in any order, like those of the other client.
     ordered: false,
     fetch: (url, init) => network.send("semel", init.method === "POST" ? clickOf(url) : undefined, url, init),
     onpaused: ({ url, error }) => journal.change(clickOf(url), { semel: "paused", error: error.message }),
@@ -57,7 +57,7 @@ export async function makeSemel({ account, network, journal }) {
       );
       await journal.change(click, settled(error));
     },
-    /** The clicks that Semel has stored and that have no answer yet, of every tab. */
+    /** Resolves to the clicks of all tabs that Semel has stored and that have no answer yet. */
     async stored() {
       return new Set((await semel.pending()).map(({ url }) => clickOf(url)));
     },

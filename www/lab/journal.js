@@ -1,20 +1,20 @@
 // What was clicked and what was sent, in IndexedDB, for every tab and every reload.
 //
 // Invariants:
-// - A click is on record before either client is asked to make it, and an attempt before it is sent.
-// - Whatever a tab records, every tab of the lab gets to know: `onchange` tells of its own records and of the others'.
-// - A journal is of one account. Starting over makes another.
-// - One that is over takes nothing any more, and who waits for it does nothing more: its page is about to go.
+// - A click is recorded before either client is asked to make it, and an attempt before it is sent.
+// - Every tab of the lab learns what any tab records: `onchange` is called for this tab's records and for the others'.
+// - A journal belongs to one account. Starting over makes another journal.
+// - A journal that is over records nothing more, and its calls never resolve: the page is about to be reloaded.
 
 import { openDB } from "idb";
 import { AMOUNT, CLICKS_MAX } from "./limits.js";
 import { byLane } from "./model.js";
 
 const STORES = ["clicks", "attempts", "events", "samples"];
-/** Samples of the dedup set that are kept. */
+/** How many samples of the dedup set are kept. */
 const SAMPLES_MAX = 2_000;
 
-/** Opens the journal of `account`. `page` names this load of the page, `tab` the tab that it is in. */
+/** Opens the journal of `account`. `page` is the id of this load of the page, `tab` the number of its tab. */
 export async function openJournal({ account, tab, page }) {
   const database = await openDB(nameOf(account), 1, {
     upgrade(database) {
@@ -24,9 +24,9 @@ export async function openJournal({ account, tab, page }) {
       database.createObjectStore("samples", { keyPath: "atMs" });
       database.createObjectStore("run");
     },
-    // Another tab starts over.
+    // Another tab is starting over.
     blocking: () => journal.close(),
-    // The visitor has the browser forget it.
+    // The browser was told to delete the data.
     terminated: () => journal.lost(),
   });
   const journal = new Journal(database, new BroadcastChannel(nameOf(account)), { tab, page });
@@ -42,13 +42,13 @@ class Journal {
   events = [];
   samples = [];
   run;
-  /** Is called with the kind and the value of each change. */
+  /** Called with the kind and the value of each change. */
   onchange = () => {};
   #byClick = new Map();
   #database;
   #channel;
   #own;
-  /** It takes nothing any more. */
+  /** Whether it records nothing more. */
   isOver = false;
 
   constructor(database, channel, own) {
@@ -60,7 +60,7 @@ class Journal {
 
   async load() {
     const [clicks, attempts, events, samples, run] = await Promise.all([...STORES.map((name) => this.#database.getAll(name)), this.#database.get("run", "run")]);
-    // What came over the channel meanwhile is newer.
+    // Whatever came over the channel meanwhile is newer.
     for (const click of clicks) if (!this.clicks.has(click.n)) this.clicks.set(click.n, click);
     for (const attempt of attempts) if (!this.attempts.has(attempt.id)) this.#keep(attempt);
     this.events = [...events, ...this.events.filter(({ at }) => !events.some((event) => event.at === at))];
@@ -68,7 +68,10 @@ class Journal {
     this.run ??= run;
   }
 
-  /** Records a click of this page, or the next of the run: undefined once there is none left, `{ isFull }` where there is no room. A run that finds none is over. */
+  /**
+   * Records a click of this page, or with `ofRun` the next click of the run. Resolves to `{ click, run }`; to undefined if the run has no click left;
+   * to `{ isFull }` if there is no room, which also ends the run.
+   */
   async click({ ofRun = false } = {}) {
     const transaction = await this.#begin(["clicks", "run"]);
     const clicks = transaction.objectStore("clicks");
@@ -92,34 +95,34 @@ class Journal {
     return { click, run };
   }
 
-  /** Changes a click, as it is on record then, if `isDue` says so of it. Resolves to whether it did. */
+  /** Changes a recorded click, if `isDue` returns true for it. Resolves to whether it did. */
   async change(n, members, isDue = () => true) {
     const transaction = await this.#begin(["clicks"]);
     const click = await transaction.store.get(n);
-    // One that was lost with a journal must not come back without what it was.
+    // A click that was lost with its journal must not come back as a fragment.
     if (!click) return false;
     const changed = isDue(click) ? { ...click, ...members } : undefined;
     if (changed) await transaction.store.put(changed);
     await transaction.done;
-    // Who asked had it otherwise: its last change may not have been told by a page that is gone.
+    // Told even if nothing changed: the caller knew another state, so a page that is gone may have failed to tell its last change.
     this.#tell("click", changed ?? click);
     return changed !== undefined;
   }
 
-  /** Records an attempt, or what has become of it. Resolves once it is on record. */
+  /** Records an attempt, or what became of it. Resolves once it is stored. */
   async attempt(attempt) {
     this.#tell("attempt", { ...this.#own, ...attempt });
     await this.#put("attempts", { ...this.#own, ...attempt });
   }
 
-  /** Records something that befell a page or the server. */
+  /** Records something that happened to a page or to the server. */
   async event(kind, members = {}) {
     const event = { ...this.#own, kind, atMs: Date.now(), ...members };
     event.at = await this.#put("events", event);
     this.#tell("event", event);
   }
 
-  /** Records how large the dedup set was, if it changed. */
+  /** Records the size of the dedup set, if it changed. */
   async sample(sample) {
     const last = this.samples.at(-1);
     if (last && last.records === sample.records && last.tombstones === sample.tombstones) return;
@@ -128,7 +131,7 @@ class Journal {
     await this.#put("samples", sample);
   }
 
-  /** Starts a run, unless one is going. */
+  /** Starts a run, unless one is going. Resolves to whether it did. */
   async startRun(run) {
     const transaction = await this.#begin(["run"]);
     const current = await transaction.store.get("run");
@@ -152,7 +155,7 @@ class Journal {
     this.#tell("run", ended);
   }
 
-  /** Says to the other tabs that this account is over. */
+  /** Tells the other tabs that this account is over, and closes the journal. */
   leave() {
     this.#channel.postMessage(["over"]);
     this.#channel.close();
@@ -164,7 +167,7 @@ class Journal {
     this.#database.close();
   }
 
-  /** It is gone, and so is what was in it. */
+  /** The database is gone, with all that was in it. */
   lost() {
     if (!this.isOver) this.#take("over");
   }
@@ -199,7 +202,7 @@ class Journal {
   }
 
   #take(kind, value) {
-    // It was read as it was being told.
+    // The event was already read from the database.
     if (kind === "event" && this.events.some(({ at }) => at === value.at)) return;
     if (kind === "click") this.clicks.set(value.n, value);
     if (kind === "attempt") this.#keep(value);

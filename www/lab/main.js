@@ -1,4 +1,4 @@
-// The chaos lab: puts its parts together, and asks the server again and again.
+// The chaos lab: connects its parts, and asks the server again and again.
 
 import { Board } from "../view/board.js";
 import { bindSettings, enable } from "../view/controls.js";
@@ -11,11 +11,11 @@ import { Run } from "./run.js";
 import { scenarioOf } from "./scenario.js";
 import { Referee } from "./server.js";
 
-/** How often the server is asked: while something goes on, and while nothing does. */
+/** How often the server is asked: while something is under way, and while nothing is. */
 const [BUSY_MS, IDLE_MS] = [200, 2_000];
-/** So long after the last change the dedup set may still move: acknowledgements go by themselves after 5 s. */
+/** For how long after the last change the dedup set may still change: acknowledgements are sent on their own after 5 s. */
 const SETTLES_MS = 12_000;
-/** So often the account is read while tombstones wait for a later request to take them away. */
+/** How often the account is read while there are tombstones, because a later request removes them. */
 const READ_MS = 10_000;
 const FULL_LOG = "The server's log is full: what comes of further attempts it does not say. Start over.";
 const ACCOUNT = "semel lab account";
@@ -36,7 +36,7 @@ async function start() {
   const [tab, page] = [await tabOf(account), crypto.randomUUID()];
   const referee = new Referee(account);
   const journal = await openJournal({ account, tab, page });
-  // Another tab has started over: this one came too early to be told, or too late.
+  // Whether another tab has started over. `localStorage` tells even if the message came before this tab listened.
   const isOver = () => journal.isOver || localStorage[ACCOUNT] !== account;
   if (!isOver() && (await isLost(journal, referee))) return startOver({ account, journal });
   if (isOver()) return location.reload();
@@ -67,7 +67,9 @@ async function start() {
   if (asked) await actions.begin(asked);
 }
 
-/** The number of this tab, for as long as it is there. One that was duplicated gets another, for it has its twin's memory. */
+/**
+ * Resolves to the number of this tab, which it holds while it exists. A duplicated tab inherits its twin's session storage, and gets another number.
+ */
 async function tabOf(account) {
   const hold = (number) =>
     new Promise((resolve, reject) => {
@@ -86,17 +88,17 @@ async function tabOf(account) {
   }
 }
 
-/** Whether the journal was lost: its numbers would be given once more, and they name deposits that were made. */
+/** Resolves to whether the journal was lost. Then its click numbers would be used again, although they name deposits that were made. */
 async function isLost(journal, referee) {
   if (journal.clicks.size > 0 || !(await referee.ask()) || referee.logged.size === 0) return false;
-  // What the server has logged was on record before, maybe of another tab, after the journal was read.
+  // Whatever the server has logged was recorded before; but another tab may have recorded it after this journal was read.
   if (!journal.isOver) await journal.load();
   return !journal.isOver && journal.clicks.size === 0;
 }
 
-/** Takes another account, in every tab. */
+/** Switches to a new account, in every tab. */
 async function startOver({ account, journal, semel }) {
-  // Another may have done so already.
+  // Another tab may have done that already.
   if (localStorage[ACCOUNT] === account) newAccount();
   journal.leave();
   await semel?.close();
@@ -127,7 +129,7 @@ async function follow({ account, journal, referee, board, changedMs }) {
     }
   };
   for (;;) {
-    // The next look may do better than one that fails, as where there is no room for what it keeps.
+    // An error, such as no room in storage, need not come again at the next look.
     await look().catch((error) => console.error(error));
     await pause(isBusy() ? BUSY_MS : IDLE_MS);
   }

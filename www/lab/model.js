@@ -1,16 +1,16 @@
-// From what was recorded and what the server logged to what is shown.
+// Turns what the page recorded and what the server logged into what is shown.
 //
 // Invariants:
-// - What the server logged decides what became of an attempt; what the page saw stands until that is known.
+// - The server's log decides what became of an attempt. Until it is known, what the page saw counts.
 // - Nothing is shown as executed that the server has not executed.
 
 import { fateByStatus } from "./network.js";
 import { AMOUNT, SILENT_MS_MAX } from "./limits.js";
 
-/** So many in a row of one fate are drawn as one. */
+/** From this number in a row, attempts with the same fate are drawn as one mark. */
 const ROW_MIN = 4;
 
-/** What each fate is called. `again` is what a fate of the naive client's becomes from the second on. */
+/** What each fate is called. An attempt of the naive client that is executed once more is `again`. */
 export const FATES = {
   sent: { title: "sent", detail: "on its way" },
   lost: { title: "lost", detail: "did not reach the server" },
@@ -23,7 +23,7 @@ export const FATES = {
 
 const LOST_BECAUSE = { request: "lost on the way", offline: "offline", server: "the server was down" };
 
-/** What became of an attempt: `{ id, fate, isUnheard, startMs, endMs, text }`. `isUnheard`: its answer reached nobody. */
+/** What became of an attempt: `{ id, fate, status, isUnheard, isCopy, why, startMs, endMs }`. `isUnheard`: its answer reached nobody. */
 export function outcomeOf(attempt, logged, nowMs) {
   const status = logged.get(attempt.id);
   const isSilent = nowMs - attempt.sentMs > SILENT_MS_MAX;
@@ -34,7 +34,7 @@ export function outcomeOf(attempt, logged, nowMs) {
   return { id: attempt.id, fate, status, isUnheard, isCopy: attempt.isCopy, why: attempt.why, startMs: attempt.sentMs, endMs: attempt.endMs };
 }
 
-/** Attempts of one click by lane, in the order in which they were sent: a copy after what it is one of. */
+/** Attempts of one click by lane, in the order in which they were sent; a copy comes after its original. */
 export function byLane(attempts) {
   const lanes = { naive: [], semel: [] };
   for (const attempt of attempts) lanes[attempt.lane].push(attempt);
@@ -42,7 +42,7 @@ export function byLane(attempts) {
   return lanes;
 }
 
-/** What is drawn for a click in one lane: marks, how often it was executed, and what that comes to. */
+/** What is drawn for a click in one lane: its marks, how often it was executed, and the result. */
 export function laneOf(click, lane, attempts, logged, nowMs) {
   const outcomes = attempts.map((attempt) => outcomeOf(attempt, logged, nowMs));
   let executed = 0;
@@ -54,7 +54,7 @@ export function laneOf(click, lane, attempts, logged, nowMs) {
   return { marks: inRows(outcomes.map((outcome) => ({ ...outcome, text: textOf(outcome), count: 1 }))), executed, result: resultOf(click[lane], executed) };
 }
 
-/** Draws many in a row that had one fate as one mark with a count. */
+/** Replaces a row of marks with the same fate by one mark with a count. */
 function inRows(marks) {
   const rows = [];
   for (let from = 0; from < marks.length; ) {
@@ -69,7 +69,7 @@ function inRows(marks) {
   return rows;
 }
 
-/** The words of each, which may differ where the fate is the same, with how many they are of. */
+/** The texts of a row, each with its count: marks with the same fate may have different texts. */
 function textOfRow(row) {
   const counts = new Map();
   for (const { text } of row) counts.set(text, (counts.get(text) ?? 0) + 1);
@@ -84,7 +84,7 @@ function textOf({ fate, isUnheard, isCopy, why }) {
   return words.join(", ");
 }
 
-/** What a click has come to in one lane: `{ kind, text }`. */
+/** The result of a click in one lane: `{ kind, text }`. */
 function resultOf(state, executed) {
   const over = (executed - 1) * AMOUNT;
   const times = executed === 2 ? "twice" : `${executed} times`;
@@ -99,8 +99,8 @@ function resultOf(state, executed) {
 export const COUNTED = ["executed", "replayed", "late", "refused"];
 
 /**
- * What the accounts come to: `{ clicks, clicked, answered, lanes: { naive, semel } }`, money in dollars. A lane is settled once no click
- * waits in it, nothing of it is on its way, and the server was asked after the last of both.
+ * The totals of the accounts: `{ clicks, clicked, answered, lanes: { naive, semel } }`, money in dollars. A lane is settled once none of its clicks
+ * is waiting, nothing in it is on its way, and the server was asked after the last of both.
  */
 export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   const all = [...clicks];
@@ -116,7 +116,7 @@ export function totalsOf(clicks, { accounts, asOfMs }, counts) {
   return { clicks: all.length, clicked, answered, lanes: { naive: lane("naive"), semel: lane("semel") } };
 }
 
-/** Of each lane, how many attempts that reached the server have each fate, as drawn and as logged, how many are on their way, and when the last was at its end. */
+/** For each lane: how many attempts are on their way, when the last one ended, and how many of each fate reached the server, as drawn and as logged. */
 export function countsOf(attempts, logged, nowMs) {
   const none = () => Object.fromEntries(COUNTED.map((fate) => [fate, 0]));
   const lane = () => ({ sent: 0, endMs: -Infinity, drawn: none(), logged: none() });

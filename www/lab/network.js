@@ -1,23 +1,23 @@
-// The network of the lab: it loses requests and answers, sends twice, delays, and is cut off, as the settings say.
+// The network of the lab. As the settings say, it loses requests and answers, sends twice, delays, and is offline.
 //
 // Invariants:
-// - Both clients send through it, and it does not know which is which.
-// - What is on its way is on its way: a client that stops waiting, by a timeout, takes nothing back.
-// - Of each attempt to deposit it tells, through `record`, that it was sent before it is, and then what became of it.
+// - Both clients send through it, and it treats them alike.
+// - What is on its way can't be taken back: a client that stops waiting, by a timeout, changes nothing.
+// - It reports each attempt to deposit through `record`: before it is sent, and again when its fate is known.
 
 import { ATTEMPTS_MAX, DELAY_MS_MAX } from "./limits.js";
 
-/** How long it takes a client to see that a connection broke. */
+/** How long it takes until a client sees that a connection broke. */
 const BROKEN_MS = 60;
 
 /**
- * A network with `settings` that are read for each attempt: `loseRequests`, `loseAnswers`, `twice` (percent), `delay` (ms, at most),
- * `offline`. `record` gets each attempt; the other members are the page's, and a test's own.
+ * A network whose `settings` are read for each attempt: `loseRequests`, `loseAnswers`, `twice` (percent), `delay` (the most, in ms), `offline`.
+ * `record` gets each attempt. The other members are the page's; tests have their own.
  */
 export function makeNetwork({ settings, record, fetch, random = Math.random, now = Date.now, sleep = pause }) {
   const sentOf = new Map();
 
-  /** Sends as `fetch` does. `lane` says for whom, `click` what for: undefined for what is no deposit. */
+  /** Sends as `fetch` does. `lane`: for which client. `click`: for which click; undefined if the request is no deposit. */
   async function send(lane, click, url, init = {}) {
     const { signal, ...rest } = init;
     signal?.throwIfAborted();
@@ -29,7 +29,7 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
     return signal ? abortable(answer, attempt, signal) : answer;
   }
 
-  /** Sends a copy, for whose answer nobody waits. */
+  /** Sends a copy. Nobody waits for its answer. */
   async function repeat(lane, click, url, init) {
     const copy = begin(lane, click, { isCopy: true });
     await copy.save();
@@ -58,14 +58,14 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
     return {
       id: isDeposit ? told.id : undefined,
       save: () => (isKept ? record(told) : undefined),
-      /** From here on it may reach the server, and what does is on record, however many there are. */
+      /** Called when the attempt leaves. From here on it may reach the server, so it is recorded even if the click has too many attempts. */
       async leave() {
         if (isKept || !isDeposit) return;
         isKept = true;
         await record(told);
       },
       become(members) {
-        // An answer that comes when nobody waits for it, or no more, reaches nobody.
+        // An answer that comes after the client stopped waiting still counts as lost.
         told = { ...told, ...members, ...(told.answer === "lost" && { answer: "lost" }) };
         if (isKept) record(told);
       },
@@ -85,7 +85,7 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
       response = await fetch(url, { ...init, headers: marked(init.headers, attempt.id) });
       body = await response.arrayBuffer();
     } catch {
-      // Whether it arrived is for the server's log to say.
+      // Only the server's log can tell whether it arrived.
       attempt.become({ fate: "lost", why: "server", answer: "lost", endMs: now() });
       return broken();
     }
@@ -100,7 +100,7 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
     throw new TypeError("the connection broke");
   }
 
-  /** What `fetch` does when its signal aborts: it stops waiting. */
+  /** Does what `fetch` does when its signal aborts: stops waiting. */
   function abortable(answer, attempt, signal) {
     return new Promise((resolve, reject) => {
       const abort = () => {
@@ -116,13 +116,13 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
   return { send };
 }
 
-/** The fate of an attempt by its answer: of the naive server, which has no `Semel-Status`, by the status. */
+/** The fate of an attempt by its answer. The naive server sends no `Semel-Status`, so there the HTTP status counts. */
 function fateBy(response) {
   const status = response.headers.get("semel-status");
   return fateByStatus(status ?? (response.ok ? "executed" : "failed"));
 }
 
-/** The fate by the status that the server gives an attempt in its answer and in its log. */
+/** The fate by the status that the server gives an attempt, in its answer and in its log. */
 export function fateByStatus(status) {
   if (status === "executed" || status === "replayed") return status;
   return status === "attempt-expired" ? "late" : "refused";

@@ -1,14 +1,14 @@
-// Clicks, one by one and a hundred at speed, and what becomes of those whose page is gone.
+// Makes clicks, one by one or a hundred at speed, and finishes those whose page is gone.
 //
 // Invariants:
-// - One page at a time makes the clicks of a run; when it is gone, another goes on with it, or the same one once it is loaded again.
-// - A click whose page is gone is made by Semel exactly if it never was: what is stored goes on by itself, and what the server's log
-//   has is made. It is handed to Semel again only if it is in neither.
+// - One page at a time makes the clicks of a run. When it is gone, another page goes on, or the same page once it is loaded again.
+// - A click whose page is gone is given to Semel again only if it was never made: if Semel has not stored it, and it is not in the server's log.
+//   A stored request goes on by itself, and a logged one is made already.
 // - What the naive client had in memory is gone with its page.
 
 import { RUN_INTERVAL_MS } from "./limits.js";
 
-/** So often a page looks for what others have left. */
+/** How often a page looks for clicks that other pages have left. */
 const LOOK_MS = 2_000;
 
 export class Run {
@@ -18,11 +18,11 @@ export class Run {
   #locks;
   #sleep;
   #now;
-  /** By click: whose it was when a look of this page found it left. */
+  /** By click: whose it was when this page found that its page was gone. */
   #found = new Map();
   #isQueued = false;
 
-  /** `parts`: journal, naive, semel, referee, `kill` and `crash`, which end the server and the page, and `full`, which says that a run found no room. */
+  /** `parts`: journal, naive, semel, referee; `kill` and `crash`, which end the server and the page; `full`, which says that a run found no room. */
   constructor({ account, page, locks = navigator.locks, sleep = pause, now = Date.now, ...parts }) {
     this.#lock = `semel lab ${account}`;
     this.#page = page;
@@ -32,7 +32,7 @@ export class Run {
     this.#parts = parts;
   }
 
-  /** Resolves once all can see that this page is there: until then it makes no click. */
+  /** Resolves once all pages can see that this one is there. Until then it makes no click. */
   async enter() {
     await new Promise((resolve, reject) => {
       const hold = () => {
@@ -55,10 +55,10 @@ export class Run {
     this.#parts.semel.deposit(n);
   }
 
-  /** Makes what is left of the run, unless another page does: then it goes on when that is gone. */
+  /** Makes the clicks that are left of the run. If another page is doing that, waits until that page is gone, and goes on. */
   async drive() {
     const { journal, kill, crash, full } = this.#parts;
-    // One that waits its turn is enough.
+    // One call in the queue is enough.
     if (this.#isQueued || !(journal.run?.made < journal.run?.total)) return;
     this.#isQueued = true;
     await this.#locks.request(`${this.#lock} run`, async () => {
@@ -72,7 +72,7 @@ export class Run {
         if (run.made === run.kill) await kill();
         if (run.made === run.crash) {
           crash();
-          // The page takes a moment to go: in that it makes no more, nor does another while it is there.
+          // The page takes a moment to go. Holding the lock for that time, it makes no more clicks, nor does another page.
           return new Promise(() => {});
         }
         await this.#sleep(RUN_INTERVAL_MS);
@@ -80,18 +80,18 @@ export class Run {
     });
   }
 
-  /** Goes on with what pages have left that are gone, now and whenever one goes. */
+  /** Finishes what pages that are gone have left, now and whenever a page goes. */
   async watch() {
     for (;;) {
-      // The next look may do better than one that fails.
+      // An error need not come again at the next look.
       await this.#goOn().catch((error) => console.error(error));
-      // Not to its end: others may go while a run is under way.
+      // Not awaited: pages may go while a run is under way.
       this.drive();
       await this.#sleep(LOOK_MS);
     }
   }
 
-  /** The pages that are there. */
+  /** Resolves to the ids of the pages that are there. */
   async #pages() {
     const prefix = `${this.#lock} page `;
     const { held } = await this.#locks.query();
@@ -101,11 +101,11 @@ export class Run {
   async #goOn() {
     await this.#locks.request(`${this.#lock} go on`, async () => {
       const { journal } = this.#parts;
-      // In this order: a page could be seen before any click of it was known.
+      // In this order. Otherwise a page could make its first click after the pages were listed, and count as gone.
       const known = [...journal.clicks.keys()];
       const pages = await this.#pages();
       const left = known.map((n) => journal.clicks.get(n)).filter(({ page }) => page !== this.#page && !pages.has(page));
-      // Of what is found just now, something may still be on its way into the store: it is looked at again next time.
+      // A click that was found only now may still be on its way into Semel's store: it is dealt with at the next look.
       const older = left.filter(({ n, page, semel }) => semel === "waiting" && this.#found.get(n) === page);
       for (const { n, page } of left) this.#found.set(n, page);
       await this.#note(left);
@@ -113,11 +113,11 @@ export class Run {
     });
   }
 
-  /** Says what was left, once, and that the naive client has forgotten its part of it. */
+  /** Records once what was left, and that the naive client has forgotten its part of it. */
   async #note(left) {
     const { journal } = this.#parts;
     const naive = left.filter((click) => click.naive === "waiting");
-    // What was answered since it was left is among it: Semel went on with it.
+    // This includes clicks that were answered since their page went, because Semel went on with them.
     const fresh = left.filter((click) => !click.isLeft && (click.semel === "waiting" || click.isRecovered));
     for (const from of new Set([...naive, ...fresh].map(({ tab }) => tab))) {
       const count = (clicks) => clicks.filter(({ tab }) => tab === from).length;
@@ -127,16 +127,16 @@ export class Run {
     for (const { n } of fresh) await journal.change(n, { isLeft: true });
   }
 
-  /** Sees to it that Semel makes what it has neither stored nor made. */
+  /** Makes Semel deposit what it has neither stored nor made. */
   async #finish(clicks) {
     const { journal, referee, semel } = this.#parts;
-    // In this order: what leaves the store in between is in the log by then.
+    // In this order: a request that leaves the store in between is in the log by then.
     const stored = await semel.stored();
     if (!(await referee.askAnew())) return;
     for (const { n, page } of clicks) {
       if (stored.has(n)) continue;
       const isMade = [...referee.logged].some(([id, status]) => id.startsWith(`${n}-semel-`) && ["executed", "replayed"].includes(status));
-      // Of a log that is full it can't be told what never came.
+      // A full log can't tell what never came.
       if (!isMade && referee.isFull) continue;
       const members = isMade ? { semel: "answered", semelMs: this.#now() } : { page: this.#page };
       const isDue = (click) => click.semel === "waiting" && click.page === page;

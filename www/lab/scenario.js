@@ -1,19 +1,19 @@
-// The settings of the network and what a run does, as they stand in the address: a link is a scenario.
+// The settings of the network and what a run does, as they are in the address: a link is a scenario.
 //
 // Invariants:
-// - What an address asks for is brought into its limits; what it doesn't know is left out.
+// - A value in an address that is too large is reduced to its limit; an unknown parameter is ignored.
 // - A run starts once: the address that a reload finds no longer asks for it.
 
 import { DELAY_MS_MAX, RUN_CLICKS } from "./limits.js";
 
-/** The settings, with their largest values. `offline` is 0 or 1. */
+/** The largest value of each setting. `offline` is 0 or 1. */
 export const LIMITS = { loseRequests: 90, loseAnswers: 90, twice: 100, delay: DELAY_MS_MAX, offline: 1 };
-/** What a run may do on its way: after which click. */
+/** What may happen during a run: the largest number of the click after which it happens. */
 const ON_THE_WAY = { run: RUN_CLICKS, kill: RUN_CLICKS, crash: RUN_CLICKS };
 const NAMES = { loseRequests: "lose-requests", loseAnswers: "lose-answers", twice: "twice", delay: "delay", offline: "offline", run: "run", kill: "kill", crash: "crash" };
 
 const CALM = { loseRequests: 0, loseAnswers: 0, twice: 0, delay: 0, offline: 0 };
-/** What a visitor finds. */
+/** What a new visitor finds. */
 export const FIRST = { ...CALM, loseRequests: 33, loseAnswers: 33 };
 
 export const PRESETS = [
@@ -27,7 +27,7 @@ export const PRESETS = [
   { id: "calm", title: "Nothing goes wrong", scenario: { ...CALM, run: 100 } },
 ];
 
-/** Reads a fragment such as `#lose-requests=33&run=100`. One that asks for no setting leaves them as they are: `asIs`. */
+/** Reads a fragment such as `#lose-requests=33&run=100`. If it names no setting, the settings stay as they are in `asIs`. */
 export function scenarioOf(fragment, asIs = FIRST) {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ""));
   const scenario = {};
@@ -42,7 +42,7 @@ export function scenarioOf(fragment, asIs = FIRST) {
   return { settings, run: run ? { total: run, kill, crash } : undefined };
 }
 
-/** The fragment of a scenario; what is 0 is left out, unless all is. */
+/** The fragment of a scenario. Zeros are left out, unless all settings are 0. */
 export function fragmentOf(scenario) {
   const parameters = new URLSearchParams();
   for (const [name, parameter] of Object.entries(NAMES)) if (scenario[name]) parameters.set(parameter, scenario[name]);

@@ -1,13 +1,13 @@
 // What the server says: the two accounts, the dedup set, and its own log of the attempts that reached it.
 //
 // Invariants:
-// - It is asked directly, not through the lab's network: it is the referee.
-// - One answer is of one instant: balance, entries and log agree in it.
+// - The page asks it directly, not through the lab's network: it is the referee.
+// - Each answer describes one instant: its balance, entries and log agree.
 
-/** So many rows of its log the server gives at once. */
+/** How many rows of its log the server gives at once. */
 const PAGE_ROWS = 1_000;
 const ASK_TIMEOUT_MS = 4_000;
-/** So often it is asked again that gave no answer. */
+/** The pause before a server that did not answer is asked again. */
 const ASKED_MS = 250;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -15,10 +15,10 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export class Referee {
   /** By lane: `{ balance, entries, records, tombstones }`. */
   accounts = { naive: undefined, semel: undefined };
-  /** By the id of an attempt: the status that the server gave it. */
+  /** By attempt id: the status that the server gave it. */
   logged = new Map();
   isDown = false;
-  /** What it says is of this instant or later. */
+  /** What is known was true at this instant or later. */
   asOfMs = 0;
   #account;
   #fetch;
@@ -34,18 +34,18 @@ export class Referee {
     this.#sleep = sleep;
   }
 
-  /** Whether a log takes nothing any more: what is not in it may have come all the same. */
+  /** Whether a log takes no more entries. Then an attempt that is not in it may have arrived all the same. */
   get isFull() {
     return Object.values(this.accounts).some((account) => account?.full === true);
   }
 
-  /** Asks for what is new in both accounts, unless that is going on. Resolves to whether the server answered. */
+  /** Asks for what is new in both accounts, unless that is under way. Resolves to whether the server answered. */
   ask() {
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;
   }
 
-  /** Asks for what is new by now: what is going on may have passed it. */
+  /** Asks for what is new from now on: a call that is under way may have missed it. */
   async askAnew() {
     await this.#asking;
     return this.ask();
@@ -53,7 +53,7 @@ export class Referee {
 
   async #ask() {
     const startMs = this.#now();
-    // To the end of both: an answer to one that is still on its way would put back what the next has read.
+    // Waits for both, even if one fails. Otherwise a late answer could overwrite what the next call has read.
     const read = await Promise.allSettled([this.#read("naive"), this.#read("semel")]);
     this.isDown = read.some(({ status }) => status === "rejected");
     if (!this.isDown) this.asOfMs = startMs;
@@ -72,7 +72,7 @@ export class Referee {
     }
   }
 
-  /** Whether this server can be killed from the page: one that `npm start` watches over. Of one that is gone just now, nobody knows. */
+  /** Resolves to whether this server can be killed from the page: one that `npm start` supervises can. Waits until the server answers. */
   async canBeKilled() {
     for (;;) {
       const answer = await this.#fetch("/lab/server").catch(() => undefined);
@@ -81,7 +81,7 @@ export class Referee {
     }
   }
 
-  /** Resolves once there is a server to load the page from. `wait` is called if there is none yet. */
+  /** Resolves once there is a server to load the page from. Calls `wait` while there is none. */
   async whenUp(wait) {
     const isUp = () => this.#fetch("/", { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false);
     while (!(await isUp())) {

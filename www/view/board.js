@@ -1,8 +1,8 @@
-// All that is shown, kept up to date.
+// Everything that the lab shows, kept up to date.
 //
 // Invariants:
-// - It shows what the journal and the server have, never what it hopes for.
-// - It is drawn at most once in `DRAW_MS`, however much happens, and only what has changed.
+// - It shows what the journal and the server have, never a guess.
+// - It draws at most once in `DRAW_MS`, however much happens, and only what changed.
 // - A result is announced once, when nothing is under way any more.
 
 import { countsOf, totalsOf } from "../lab/model.js";
@@ -20,7 +20,7 @@ export class Board {
   #tab;
   #plot = new Plot();
   #timeline = new Timeline();
-  /** The clicks that are to be drawn anew. */
+  /** The clicks to draw anew. */
   #dirty = new Set();
   #isDrawing = false;
   #announced = "";
@@ -34,7 +34,7 @@ export class Board {
     this.draw();
   }
 
-  /** Takes a change of the journal, of this page if `isOwn`. */
+  /** Takes a change of the journal. `isOwn`: this page made it. */
   changed(kind, value, isOwn) {
     if (kind === "click") {
       if (value.naive === "waiting" && value.semel === "waiting" && $("told").textContent === this.#announced) this.tell("");
@@ -48,15 +48,15 @@ export class Board {
     this.#soon();
   }
 
-  /** Takes what the server has logged since: `ids` of attempts. */
+  /** Takes the ids of attempts that the server has logged since. */
   logged(ids) {
     for (const id of ids) this.#dirty.add(Number(id.split("-")[0]));
-    // What was on its way may be known to be silent by now.
+    // An attempt that was on its way may count as silent by now.
     for (const { click, fate } of this.#journal.attempts.values()) if (fate === "sent") this.#dirty.add(click);
     this.draw();
   }
 
-  /** Says something to who looks, and to a screen reader. */
+  /** Says something to the visitor, and to a screen reader. */
   tell(text) {
     say($("told"), text);
   }

@@ -1,6 +1,6 @@
 // The switches, sliders and links of the lab, and the address that they make.
 //
-// Invariant: the address is the scenario, so that a reload finds it and a link can carry it.
+// Invariant: the address is the scenario, so that a reload finds it, and a link can carry it.
 
 import { LIMITS, PRESETS, fragmentOf } from "../lab/scenario.js";
 import { $, say } from "./element.js";
@@ -35,7 +35,7 @@ export function bindSettings(settings) {
   $("faults").addEventListener("submit", (event) => event.preventDefault());
   show();
   return {
-    /** Takes the settings of a scenario. */
+    /** Applies the settings of a scenario. */
     set(members) {
       for (const name of Object.keys(LIMITS)) if (name in members) settings[name] = members[name];
       show();
@@ -43,19 +43,19 @@ export function bindSettings(settings) {
   };
 }
 
-/** A button that can't be used now keeps the focus that it may have. */
+/** Enables or disables a button. A disabled button keeps the focus. */
 export function enable(id, isEnabled) {
   $(id).setAttribute("aria-disabled", String(!isEnabled));
 }
 
-/** Has a button act when it is enabled. */
+/** Makes a button act while it is enabled. */
 export function onClick(id, act) {
   $(id).addEventListener("click", () => {
     if ($(id).getAttribute("aria-disabled") !== "true") act();
   });
 }
 
-/** Where the server can't be killed, says so, and of what would. */
+/** Enables the kill button. If the server can't be killed, says why, and disables the scenarios that need it. */
 export function allowKill(canKill) {
   enable("kill", canKill);
   if (canKill) return;

@@ -1,12 +1,12 @@
-// Elements of the page, found and made.
+// Finds and makes elements of the page.
 //
-// Invariant: what text is given is seen: characters that turn it round or show nothing stand as escapes. Names are what others chose.
+// Invariant: all text is visible: characters that reverse it or show nothing are written as escapes, because names are chosen by others.
 
 import { safe } from "../../sdk/admin/words.js";
 
 export const $ = (id) => document.getElementById(id);
 
-/** Makes an element with attributes; children are elements or text. */
+/** Makes an element with attributes. Children are elements or text. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(name, value);
@@ -14,7 +14,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** The drawn sign of a fate. Its name stands beside it wherever it is used. */
+/** The drawn sign of a fate. Its name is beside it wherever it is used. */
 export function glyph(fate) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("class", `glyph ${fate}`);
@@ -25,7 +25,7 @@ export function glyph(fate) {
   return svg;
 }
 
-/** Sets a text, if it is another: a screen reader is told of each change. */
+/** Sets a text if it differs, because a screen reader reads every change aloud. */
 export function say(element, text) {
   const shown = safe(text);
   if (element.textContent !== shown) element.textContent = shown;
@@ -36,7 +36,7 @@ export const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
 /** "1 deposit", "2 deposits". */
 export { counted } from "../../sdk/admin/words.js";
 
-/** A colour of the page as the theme has it: of a custom property, only an element that uses it knows the value. */
+/** A colour of the page in the current theme. Only an element that uses a custom property can tell its computed value. */
 export function colourOf(element, name) {
   element.style.color = `var(${name})`;
   const { color } = getComputedStyle(element);

@@ -1,7 +1,7 @@
-// The language of the browser, for the library of the plot: it asks for numbers in it as it is loaded, and where that is the name of none, as the "C" of WebKit without
-// a locale, nothing of the page would run.
+// Repairs the browser's language for the plot library, which asks for number formats in it while it is loaded. If the browser's language is not a
+// valid tag, such as "C" in WebKit without a locale, the library would throw, and nothing on the page would run.
 //
-// Invariant: it is imported before the library.
+// Invariant: this file is imported before the library.
 
 try {
   Intl.getCanonicalLocales(navigator.language);

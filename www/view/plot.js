@@ -1,6 +1,6 @@
-// The dedup set of the Semel account over time: outcomes that are kept, and tombstones.
+// The dedup set of the Semel account over time: kept outcomes, and tombstones.
 //
-// Invariant: the numbers stand beside the plot as text, and its colours are the page's own.
+// Invariant: the numbers are also beside the plot as text. The plot has the colours of the page.
 
 import "./language.js";
 import uPlot from "uplot";
@@ -19,7 +19,7 @@ export class Plot {
     this.#make();
   }
 
-  /** Shows samples `{ atMs, records, tombstones }`, and in words what the server says now. */
+  /** Draws the samples `{ atMs, records, tombstones }`, and says in words what the server reports now. */
   show(samples, { records, tombstones } = { records: 0, tombstones: 0 }, nowMs) {
     this.#samples = samples;
     say($("plot-records"), `${counted(records, "outcome")} kept`);
@@ -34,7 +34,7 @@ export class Plot {
     return [all.map(({ atMs }) => (atMs - start) / 1000), all.map(({ records }) => records), all.map(({ tombstones }) => tombstones)];
   }
 
-  /** Makes it anew: a canvas has the colours that it was drawn with. */
+  /** Makes the plot anew, because a canvas keeps the colours that it was drawn with. */
   #make() {
     this.#plot?.destroy();
     const colour = (name) => colourOf(this.#element, name);

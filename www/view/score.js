@@ -17,7 +17,7 @@ export function showScore({ clicks, clicked, lanes }, { isDown }) {
   }
 }
 
-/** What a difference means: what is too much stays so, what is missing may still come. */
+/** What a difference means: too much stays too much, but what is missing may still come. */
 export function verdictOf(difference, isSettled) {
   if (difference === undefined) return { kind: "open", text: "not known yet" };
   const money = dollars.format(Math.abs(difference));

@@ -1,9 +1,9 @@
-// The timeline: a row for each click, and on it each attempt of both clients at its time, with its fate.
+// The timeline: a row for each click, with each attempt of both clients at its time, and with its fate.
 //
 // Invariants:
-// - Every colour and sign has a text: for the mouse as a title, for a screen reader as words.
-// - New rows come at the end, marks move by transforms: nothing on the page shifts.
-// - A reader who has scrolled stays where they are; one at the end follows.
+// - Every colour and sign has a text: a title for the mouse, and words for a screen reader.
+// - New rows come at the end, and marks move by transforms, so that nothing on the page shifts.
+// - A reader who has scrolled up stays there; one at the end follows.
 
 import { COUNTED, laneOf } from "../lab/model.js";
 import { $, glyph, make, say, seconds } from "./element.js";
@@ -11,7 +11,7 @@ import { $, glyph, make, say, seconds } from "./element.js";
 const LANES = ["naive", "semel"];
 const MARK_PX = 18;
 const COUNT_PX = 22;
-/** The axis of all rows, in seconds since the click: the shortest that shows all. */
+/** The axis of all rows, in seconds since the click: the shortest of these lengths that shows all. */
 const AXIS_S = [2, 3, 5, 8, 12, 20, 30];
 
 export class Timeline {
@@ -27,7 +27,7 @@ export class Timeline {
     new ResizeObserver(() => this.#measure()).observe(this.#scroll);
   }
 
-  /** Shows the clicks of `dirty` anew; `attemptsOf` gives theirs, by lane. */
+  /** Draws the clicks of `dirty` anew. `attemptsOf` gives the attempts of a click, by lane. */
   show({ clicks, dirty, attemptsOf, logged, tab, nowMs }) {
     const follows = this.#scroll.scrollTop + this.#scroll.clientHeight >= this.#scroll.scrollHeight - 40;
     for (const n of [...dirty].sort((one, other) => one - other)) {
@@ -43,7 +43,7 @@ export class Timeline {
     if (follows && dirty.size > 0) this.#scroll.scrollTop = this.#scroll.scrollHeight;
   }
 
-  /** Says in a row of its own what befell a page or the server. */
+  /** Shows an event of a page or of the server, in a row of its own. */
   tell({ at, atMs, text }) {
     this.#insert(make("tr", { class: "event", "data-at": at, "data-ms": atMs }, make("td", { colspan: 3 }, text)), atMs);
   }
@@ -66,7 +66,7 @@ export class Timeline {
     return row;
   }
 
-  /** Inserts in the order of time: as a rule, at the end. */
+  /** Inserts a row in the order of time; usually at the end. */
   #insert(element, atMs) {
     let after = this.#body.lastElementChild;
     while (after && Number(after.dataset.ms) > atMs) after = after.previousElementSibling;
@@ -88,7 +88,7 @@ export class Timeline {
     row.element.classList.toggle("fine", !isWrong);
   }
 
-  /** Gives each mark its place: its time, as far as its neighbours leave room. What finds none at all is one mark of its own. */
+  /** Places each mark at its time, or as near as its neighbours leave room. Marks that find no room at all become one mark with a count. */
   #place(marks, clickMs) {
     const perMs = (this.#trackPx - MARK_PX) / this.#axisMs;
     const widthOf = ({ count }) => MARK_PX + (count > 1 ? COUNT_PX : 0);
@@ -109,7 +109,7 @@ export class Timeline {
       mark.x = Math.min(mark.x, end - widthOf(mark));
       end = mark.x;
     }
-    // The line that leads to a mark is its way, as far as no other stands there.
+    // The line before a mark shows how long it was under way, as far as no other mark is there.
     free = 0;
     for (const mark of placed) {
       mark.fromPx = Math.min(mark.x, Math.max(free, (mark.startMs - clickMs) * perMs));
@@ -159,10 +159,10 @@ export class Timeline {
   }
 }
 
-/** Which attempts a mark stands for, each with its fate. */
+/** The attempts that a mark stands for, each with its fate. */
 const attemptsOf = (marks) => marks.flatMap(({ fate, ids }) => ids.map((id) => `${id}=${fate}`)).join(" ");
 
-/** Shows how many attempts the page has drawn and how many the server has logged, of those that reached it. */
+/** Shows how many of the attempts that reached the server the page has drawn, and how many the server has logged. */
 export function showCounts(counts, { accounts, asOfMs, isDown }, nowMs) {
   const sources = LANES.flatMap((lane) => [
     { ...counts[lane].drawn, entries: "" },
