@@ -15,7 +15,7 @@ const ADVICE = {
   "no-network": [undefined, "Check the address and the network, then try again."],
   "no-answer": ["No Semel deployment answered.", "It may be starting or overloaded, or a proxy answers in its place. Try again in a moment."],
   unavailable: ["The server is not available at the moment.", "Try again. If it stays so, look at its log: a setting may be unreadable."],
-  locked: ["A request of this key is under way to where it is executed.", "Try again when it has ended: then it has an outcome, or nobody is asking any more."],
+  locked: ["A request of this key is under way to the upstream.", "Try again when it has ended: then it has an outcome, or nobody is asking any more."],
   "rate-limited": ["Too many requests.", "Wait a moment, then try again."],
   "in-flight": ["This request is running at this moment.", "Try again when it has ended."],
   "outcome-unknown": ["This request is in doubt: it can't be known whether it ran.", "Find out at the other side whether it has had its effect, then resolve it."],

@@ -7,7 +7,7 @@ const CHANGED = {
   executed: ["Executed", "Effect and outcome were committed together."],
   poisoned: ["Given up", "The last crash of the handler."],
   cancelled: ["Cancelled", "From here on it can't run."],
-  "in-doubt": ["Sent to where it is executed", "The last time. It has no answer yet, or never had one."],
+  "in-doubt": ["Sent to the upstream", "The last time. It has no answer yet, or never had one."],
   suspect: ["Crashed or started", "The last time that the handler crashed, or was started."],
   acknowledged: ["Acknowledged", "The client has the outcome; here it was thrown away."],
   expired: ["Reduced to its id", "The outcome was thrown away."],

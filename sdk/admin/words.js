@@ -75,7 +75,7 @@ export const STATES = {
   poisoned: ["poisoned", "The handler crashed on it too often. It was given up: its effect was undone each time, and it never runs again."],
   cancelled: ["cancelled", "It was cancelled. From then on it never runs."],
   suspect: ["suspect", "The handler crashed on it, or may have. Its next attempt may run."],
-  "in-doubt": ["in doubt", "It was sent to where it is executed, and has no outcome. Nobody knows whether it ran, unless it is under way at this moment."],
+  "in-doubt": ["in doubt", "It was sent to the upstream, and has no outcome. Nobody knows whether it ran, unless it is under way at this moment."],
   acknowledged: ["acknowledged", "It ran, and its client said that it has the outcome. What stays is the id, so that no late attempt runs."],
   expired: ["expired", "Its outcome is no longer kept. What stays is the id, so that no late attempt runs."],
 };

@@ -70,7 +70,7 @@ Examples:
   semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed yes --status 201 --type application/json --body '{"order":7}'
   semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed no
 
-For a request that was sent to where it is executed, and of which nobody knows whether it ran. Look there first. What is under way
+For a request that was sent to the upstream, and of which nobody knows whether it ran. Look there first. What is under way
 at this moment can't be resolved.`,
   delete: `
 Examples:

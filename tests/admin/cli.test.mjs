@@ -228,7 +228,7 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   assert.deepEqual(jsonOf((await semel(["keys", "--state", "in-doubt", "--order", "heaviest", "--all", "--json"])).stdout).map(({ key, inDoubt }) => [key, inDoubt]), [[SMALL, 3]]);
   assert.deepEqual(await semel(["keys", "--state", "in-doubt", "--prefix", "carts/"]), { code: 0, stdout: "", stderr: "There are no such keys, as they told the registry last. What changed within the last minute may not be there yet.\n" });
   assert.match((await semel(["show", SMALL])).stdout, /^ *in doubt +3$/m);
-  assert.match((await semel(["show", SMALL, "doubt-1"])).stdout, /in-doubt: It was sent to where it is executed, and has no outcome/);
+  assert.match((await semel(["show", SMALL, "doubt-1"])).stdout, /in-doubt: It was sent to the upstream, and has no outcome/);
   fake.faults.push({ on: "change", kind: "lose-answer" });
   const ran = await semel(["resolve", SMALL, "doubt-1", "--executed", "yes", "--status", "201", "--type", "application/json", "--body", '{"order":7}', "--yes"]);
   assert.deepEqual([ran.code, ran.stdout], [0, "It is resolved: every attempt gets this outcome.\n"], ran.stderr);
@@ -239,7 +239,7 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   assert.deepEqual([over.code, over.stderr], [1, "This id is not in doubt, and keeps what it has.\nNothing was changed.\n"]);
   fake.faults.push({ on: "change", kind: 409, code: "locked" });
   const under = await semel(["resolve", SMALL, "doubt-3", "--executed", "no", "--yes", "--timeout", "0"]);
-  assert.match(under.stderr, /^A request of this key is under way to where it is executed\.\nNothing was changed\.\nTry again when it has ended/);
+  assert.match(under.stderr, /^A request of this key is under way to the upstream\.\nNothing was changed\.\nTry again when it has ended/);
   assert.deepEqual(fake.done.slice(done), [
     `POST keys/${SMALL}/records/doubt-1/resolve {"executed":"yes","outcome":{"status":201,"headers":{"content-type":"application/json"},"body":"{\\"order\\":7}"}}`,
     `POST keys/${SMALL}/records/doubt-2/resolve {"executed":"no"}`,

@@ -143,7 +143,7 @@ test("what is under way can't be resolved: who tries waits for it a while, and s
   // However it is written: a segment is decoded before it is looked at.
   for (const refused of await Promise.all([resolve(), resolve("resolv%65")])) {
     assert.deepEqual([refused.status, refused.semel, refused.json?.executed, refused.json?.retry], [409, "locked", "no", "same-id"]);
-    assert.match(refused.json.detail, /under way to where it is executed/);
+    assert.match(refused.json.detail, /under way to the upstream/);
   }
   // One that is there when it ends finds its outcome.
   const waits = resolve();

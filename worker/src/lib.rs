@@ -157,7 +157,7 @@ macro_rules! export {
 
         #[wasm_bindgen::prelude::wasm_bindgen]
         impl SemelEngine {
-            /// An engine over an object's storage. `under_way`: the id of what is under way to where it is executed, if anything is.
+            /// An engine over an object's storage. `under_way`: the id of what is under way to the upstream, if anything is.
             #[wasm_bindgen(constructor)]
             pub fn new(
                 storage: wasm_bindgen::JsValue,
@@ -240,7 +240,7 @@ macro_rules! export {
                 )
             }
 
-            /// Answers an attempt while another request of the key is under way to where it is executed.
+            /// Answers an attempt while another request of the key is under way to the upstream.
             #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
             pub fn wait(
                 &mut self,

@@ -28,7 +28,7 @@ pub enum Purpose {
     Start,
     /// The same, and it is counted: this object has said so before.
     Started,
-    /// Another request of the key is under way to where it is executed.
+    /// Another request of the key is under way to the upstream.
     Wait,
     /// What was sent for an attempt has ended.
     Settle(Call, Ended),

@@ -85,7 +85,7 @@ async function resolveAsRun(key, id, context) {
   const [body, bodyField] = field("Body", { rows: "4" }, "textarea");
   const done = await confirmChange(context, {
     title: "It ran: with which outcome?",
-    says: ["Find out where it is executed first. What you give is recorded as the answer to this request: every attempt gets it, and it is never sent again.", "It can't be undone."],
+    says: ["Find out at the upstream first. What you give is recorded as the answer to this request: every attempt gets it, and it is never sent again.", "It can't be undone."],
     verb: "Record this outcome",
     fields: make("fieldset", { class: "given" }, statusField, typeField, bodyField),
     run: (change) => {
@@ -100,7 +100,7 @@ async function resolveAsRun(key, id, context) {
 async function resolveAsNotRun(key, id, context) {
   const done = await confirmChange(context, {
     title: "It did not run?",
-    says: ["Find out where it is executed first. From here on the id is cancelled: it never runs, and its client is told so, and may ask for the same under a new id.", "If it has had its effect after all, that may then happen twice. It can't be undone."],
+    says: ["Find out at the upstream first. From here on the id is cancelled: it never runs, and its client is told so, and may ask for the same under a new id.", "If it has had its effect after all, that may then happen twice. It can't be undone."],
     verb: "It did not run",
     run: (change) => context.admin.resolve(key, id, undefined, change),
     told: () => "It is resolved: from now on it never runs.",

@@ -39,7 +39,10 @@ fn no_answer_that_is_no_outcome_is_recorded() {
         let sent = dispatched(&mut world, &call, 1);
         let told = world.settle(&call, &sent, answered(status, ""));
         told.is_problem(503, "unavailable", "unknown", "same-id");
-        assert_eq!(told.json()["detail"], "what executes it gave no outcome; the same request finds out, or does it");
+        assert_eq!(
+            told.json()["detail"],
+            "the upstream gave no outcome; send the same request again: it finds out, or executes it"
+        );
         assert_eq!(world.row("a", "state"), Some(7.into()), "{status}");
     }
     let mut world = resend();

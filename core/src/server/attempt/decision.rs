@@ -126,9 +126,12 @@ fn outside_window(asked: &Asked<'_>, instant: Instant) -> Problem {
     let Instant { forgotten_s, aged_s, .. } = instant;
     let is_moved = |first_sent_s| first_sent_s < forgotten_s || forgotten_s > 0 && first_sent_s >= aged_s;
     if asked.first_sent_s.is_some_and(is_moved) {
-        return Problem::new(Code::Forgotten, "an administrator had this key forget what was first sent that early");
+        return Problem::new(
+            Code::Forgotten,
+            "an administrator made this key forget requests that were first sent this early",
+        );
     }
-    let detail = "first sent before what this key still remembers; whether it ran can't be told";
+    let detail = "first sent before the time that this key still remembers; nobody can tell whether it ran";
     Problem::new(Code::OutsideWindow, detail)
 }
 

@@ -39,8 +39,7 @@ pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i6
         return in_flight();
     }
     if finds_out(state, now_ms) {
-        let detail =
-            "it was sent to where it is executed, and no outcome came; the same request, sent again, finds out";
+        let detail = "it was sent to the upstream, and no outcome came; send the same request again to find out";
         return Problem::new(Code::InFlight, detail);
     }
     outcome_unknown()
@@ -48,18 +47,18 @@ pub(in crate::server) fn unsettled(state: &State, is_under_way: bool, now_ms: i6
 
 /// The problem of a request that is under way, or whose next attempt finds out what became of it.
 pub(in crate::server) fn in_flight() -> Problem {
-    Problem::new(Code::InFlight, "it was sent to where it is executed, and its outcome is not known yet")
+    Problem::new(Code::InFlight, "it was sent to the upstream, and its outcome is not known yet")
 }
 
 /// The problem of a request that has to wait for one that is under way.
 pub(in crate::server) fn locked() -> Problem {
-    Problem::new(Code::Locked, "another request of this key is under way to where it is executed")
+    Problem::new(Code::Locked, "another request of this key is under way to the upstream")
 }
 
 /// The problem of a request that stays in doubt.
 pub(in crate::server) fn outcome_unknown() -> Problem {
     Problem::new(
         Code::OutcomeUnknown,
-        "it was sent to where it is executed, and no outcome came; an administrator can resolve it",
+        "it was sent to the upstream, and no outcome came; an administrator can resolve it",
     )
 }

@@ -214,7 +214,7 @@ pub(in crate::server) struct Turn<'a> {
     pub config: &'a Config,
     pub counters: &'a Counters,
     pub outbox: &'a Outbox,
-    /// The request that is under way to where it is executed.
+    /// The request that is under way to the upstream.
     pub under_way: Option<&'a RequestId>,
     pub sql: &'a dyn Sql,
     pub arrival: Arrival<'a>,
@@ -265,7 +265,7 @@ impl Turn<'_> {
         Work { sql, principal: self.arrival.principal, instant, retention_s, after: loaded.clone(), packs_for: None }
     }
 
-    /// Whether a request is under way to where it is executed.
+    /// Whether a request is under way to the upstream.
     pub fn is_under_way(&self, id: &RequestId) -> bool {
         self.under_way == Some(id) && holds(Rule::UnderWayKnown)
     }
@@ -310,7 +310,7 @@ impl Turn<'_> {
                 Answer::problem(&Problem::new(Code::NotFound, "the handler knows no such path and method"))
             }
             Undone::Failed(Failure::Remote(_)) => {
-                rolled_back("the handler has a request sent that it had not said it would")
+                rolled_back("the handler emits a request, but does not declare that it emits")
             }
             Undone::Failed(Failure::Sql(SqlError(reason)) | Failure::Other(reason)) => {
                 rolled_back(&format!("the handler failed: {reason}"))

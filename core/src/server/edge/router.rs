@@ -135,7 +135,7 @@ pub fn route_own<H: Handler>(
         let is_change = || !path.is_control() && method.changes();
         let may_be_asked = if cancels { is_cancellation() } else { is_change() };
         if is_administrative(url.0) || !may_be_asked {
-            return Err(Problem::new(Code::NotFound, "it is no change of the application"));
+            return Err(Problem::new(Code::NotFound, "not a change of the application"));
         }
         let asker = Asker { principal, grant: Grant::default(), ends_ms: None };
         let (key, _) = judge(handler, &asker, method, &path, headers, now_ms)?;

@@ -90,7 +90,7 @@ impl Turn<'_> {
             return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
         }
         if attempt.session.is_some() && self.sends() {
-            let detail = "Semel-Session: what is executed elsewhere has no place in a session yet";
+            let detail = "Semel-Session: requests to an upstream can't be in a session yet";
             return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
         }
         match control {
@@ -98,7 +98,7 @@ impl Turn<'_> {
             Some(Control::LookUp(id)) => self.look_up(loaded, &id),
             Some(Control::Cancel) => self.cancel(loaded, &attempt, false),
             Some(Control::Batch | Control::Socket) => {
-                self.refuse_unread(loaded, &Problem::new(Code::NotFound, "no request of a key by itself"))
+                self.refuse_unread(loaded, &Problem::new(Code::NotFound, "this path takes no single request"))
             }
             Some(Control::TakeOver) => match takeover::parse(&request.body) {
                 Ok(take_over) => self.change(loaded, &attempt, Some(Command::TakeOver(take_over))),
@@ -186,7 +186,7 @@ impl Turn<'_> {
             (None, Err(Undone::Failed(Failure::Remote(_)))) if self.sends() => {
                 // The Worker sends this read elsewhere, and asks here only to apply what comes along: see
                 // `Route::Elsewhere`. Another caller must not take this answer for the result of the read.
-                Answer::unavailable("it is read where it is executed, and not here")
+                Answer::unavailable("the Worker sends reads to the upstream, and this object does not")
             }
             (None, Err(undone)) => self.undone(undone)?,
             (None, Ok(())) => rolled_back("the read did not end"),
@@ -243,8 +243,7 @@ impl Turn<'_> {
         if path.is_control() || !self.handler.names(method, path) {
             return Problem::key_missing();
         }
-        let detail =
-            "a change needs an Idempotency-Key, and this one lacks some of what an id is made of here (`idFrom`)";
+        let detail = "a change needs an Idempotency-Key; this request has none, and lacks a part that the route's `idFrom` makes an id of";
         Problem::new(Code::KeyMissing, detail)
     }
 
@@ -407,6 +406,6 @@ impl Turn<'_> {
 pub(super) fn not_granted() -> Problem {
     Problem::new(
         Code::KeyInvalid,
-        "ids that begin so are made here, of what a request is, and this one is of no such request of yours",
+        "the server makes ids with this prefix from a request's content, and this id is not that of a request of yours",
     )
 }

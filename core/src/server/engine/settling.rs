@@ -128,7 +128,7 @@ impl Turn<'_> {
             Policy::Report => outcome_unknown(),
             Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
                 Code::Unavailable,
-                "what executes it gave no outcome; the same request finds out, or does it",
+                "the upstream gave no outcome; send the same request again: it finds out, or executes it",
             ),
         };
         // If the process stood still, the call may have lasted until now. So the time that the request may need after its
@@ -189,11 +189,10 @@ pub fn read(ended: Ended) -> Answer {
 
 /// The reasons go only to the log, because they may hold what no client should see.
 fn unavailable(reason: &str) -> Answer {
-    Answer::unavailable("what executes it gave no answer that can be passed on")
-        .with_log(format!("no answer: {reason}"))
+    Answer::unavailable("the upstream gave no answer that can be passed on").with_log(format!("no answer: {reason}"))
 }
 
 fn unreached(reason: &str) -> Answer {
-    let problem = Problem::new(Code::UpstreamUnreachable, "what executes it could not be reached; nothing was sent");
+    let problem = Problem::new(Code::UpstreamUnreachable, "the upstream could not be reached; nothing was sent");
     Answer::problem(&problem).with_log(format!("unreachable: {reason}"))
 }

@@ -85,7 +85,7 @@ impl Context<'_> {
         let Some((_, outbox, request)) = self.emitting else { return Err(nowhere()) };
         let Outgoing { method, headers, body } = outgoing;
         if !method.changes() {
-            return Err(wrong("what leaves is a POST, PUT, PATCH or DELETE"));
+            return Err(wrong("an emitted request must be a POST, PUT, PATCH or DELETE"));
         }
         for (name, value) in headers.iter() {
             check_header(name, value)?;
@@ -95,7 +95,7 @@ impl Context<'_> {
         let bytes = self.emitted.bytes + url.len() + headers.len() + body.len();
         if count > EFFECTS_PER_REQUEST_MAX || bytes > EFFECTS_BYTES_MAX {
             let detail = format!(
-                "the handler has more than {EFFECTS_PER_REQUEST_MAX} requests sent, or more than {EFFECTS_BYTES_MAX} bytes"
+                "the handler emits more than {EFFECTS_PER_REQUEST_MAX} requests, or more than {EFFECTS_BYTES_MAX} bytes"
             );
             return Err(Failure::Refused(Problem::new(Code::TooLarge, detail)));
         }
@@ -161,9 +161,9 @@ const OWN: [&str; 9] = [
 ];
 
 fn wrong(reason: &str) -> Failure {
-    Failure::Other(format!("nothing can be sent so: {reason}"))
+    Failure::Other(format!("this can't be emitted: {reason}"))
 }
 
 fn nowhere() -> Failure {
-    wrong("this handler has not said that it emits (EMITS)")
+    wrong("the handler emits, but does not declare it (EMITS)")
 }

@@ -56,10 +56,7 @@ pub(in crate::server) fn take_over(
 ) -> Result<Response, Undone> {
     let (sql, now_ms) = (work.sql, work.instant.now_ms);
     if name.is_reserved() && !work.principal.is_reserved() {
-        return Err(Undone::Problem(Problem::new(
-            Code::Forbidden,
-            "a name that begins with semel: is the layer's own",
-        )));
+        return Err(Undone::Problem(Problem::new(Code::Forbidden, "names that begin with semel: are reserved")));
     }
     let mut found = rows::find(sql, name)?;
     // A forgotten session does not exist any more, even if the sweep has not reached it yet.
@@ -82,7 +79,7 @@ pub(in crate::server) fn take_over(
     let highest = if holds(Rule::EpochForward) { work.after.sessions.epoch } else { current };
     let epoch = highest + 1;
     if epoch > NUMBER_MAX {
-        return Err(Undone::Problem(body_invalid("the key has given every epoch that there is")));
+        return Err(Undone::Problem(body_invalid("the key has used up all epochs")));
     }
     let last_seq = match found {
         Some(session) => {

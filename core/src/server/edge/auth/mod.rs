@@ -237,7 +237,7 @@ impl Gate {
                 return Err(unauthorized("no key of HS256, RS256, ES256 or EdDSA has the token's kid").into());
             }
             Found::Unavailable => {
-                let detail = "the keys that tokens are verified with can't be fetched";
+                let detail = "the keys to verify tokens with can't be fetched";
                 return Err(Problem::new(Code::Unavailable, detail).into());
             }
             Found::Wait => return Err(Refusal::Wait),
@@ -305,7 +305,7 @@ fn named(name: &str) -> Result<Principal, Problem> {
 fn expect(principal: &Principal, headers: &Headers) -> Result<(), Problem> {
     match header::principal(headers)? {
         Some(expected) if expected != *principal => {
-            Err(Problem::new(Code::Forbidden, "Semel-Principal names somebody else than is authenticated"))
+            Err(Problem::new(Code::Forbidden, "Semel-Principal names another principal than the authenticated one"))
         }
         _ => Ok(()),
     }

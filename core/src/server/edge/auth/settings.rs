@@ -55,7 +55,7 @@ impl Access {
             return Err("SEMEL_OPEN is \"true\", and there are keys for tokens: nobody would ask for them".to_owned());
         }
         if has_keys && audience.is_none() {
-            return Err("SEMEL_JWT_AUDIENCE is not set: tokens for others would be taken".to_owned());
+            return Err("SEMEL_JWT_AUDIENCE is not set: tokens for other audiences would be accepted".to_owned());
         }
         let admin = set("SEMEL_ADMIN_TOKEN");
         if admin.as_ref().is_some_and(|token| token.chars().count() < ADMIN_TOKEN_CHARS_MIN) {

@@ -121,7 +121,7 @@ impl<'a> Claimed<'a> {
         let Claims { sub, audiences, iss, exp, nbf, semel } = part(self.claims, Claims::read)
             .ok_or("the token's claims can't be read, or lack one of sub, aud and exp")?;
         if !audiences.contains(&expected.audience) {
-            return Err("the token is for somebody else (aud)");
+            return Err("the token is for another audience (aud)");
         }
         if expected.issuer.is_some() && iss != expected.issuer {
             return Err("the token is of another issuer (iss)");
