@@ -18,7 +18,8 @@ use super::verdict::Sent;
 use std::rc::Rc;
 
 impl Client {
-    /// Reports the result of an [`Action::Change`]. `None`: the store failed, and nothing was changed.
+    /// Reports the result of an [`Action::Change`]. `None`: the store failed. It may have made the change all the same;
+    /// where that matters to a caller, `sdk/js/semel.js` tells it `unknown`.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Paused);

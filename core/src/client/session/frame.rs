@@ -1,9 +1,9 @@
 //! How frames look on the wire.
 //!
-//! Invariant: a request is the same in each of its attempts but for `ack`: one place, one fingerprint.
+//! Invariant: a request has the same place and fingerprint in each of its attempts. Only `ack` differs.
 //!
-//! A frame of one is the request itself, but on a socket. One of more is a batch; the host puts it in JSON, and the answers out of it: both halves of that are
-//! its own in JavaScript.
+//! A frame of one request is that request itself, except on a socket. A frame of several is a batch. The host writes
+//! the JSON of a batch and takes the answers out of JSON, because JavaScript can do both without further code.
 
 use super::super::action::{Answer, Transmission};
 use super::super::bytes::{Reader, Writer};
@@ -16,17 +16,17 @@ use crate::message::Headers;
 use crate::text::{decimal, joined};
 use std::rc::Rc;
 
-/// What goes at one place.
+/// What is sent for one place.
 #[derive(Debug)]
 pub(super) struct Element {
     request: Rc<Draft>,
     headers: Headers,
-    /// The members of the element that say which it is, as JSON.
+    /// The members of the batch element that identify it, as JSON.
     named: String,
 }
 
 impl Element {
-    /// The request, or, if it `is_cancelled`, the closing of its place.
+    /// Makes the request, or, if it `is_cancelled`, the cancellation that closes its place.
     pub(super) fn new(
         settings: &Settings,
         id: &str,
@@ -38,7 +38,7 @@ impl Element {
         let (name, epoch, seq) = (quoted(&settings.name), decimal(place.epoch), decimal(place.seq));
         let mut headers = Headers::new();
         if is_cancelled {
-            // An id of its own: the same on every attempt.
+            // The cancellation has an id of its own, the same on every attempt.
             let id = quoted(&cancellation_of(id));
             let body = joined(&["{\"session\":{\"name\":", &name, ",\"epoch\":", &epoch, ",\"seq\":", &seq, "}}"]);
             let named = joined(&["\"id\":", &id]);
@@ -55,23 +55,25 @@ impl Element {
         Self { request: entry.draft.clone(), headers, named: joined(&json) }
     }
 
-    /// An acknowledgement by itself, in front of the cancellation of the next place, which has room for none: its body must be the same in each
-    /// attempt. It goes with an attempt of a place so far beyond that it is refused for sure, and what is refused acknowledges too.
+    /// An acknowledgement alone, to go in front of the cancellation of the `next` place. A cancellation can carry none,
+    /// since its body must be the same in each attempt. So this is an attempt of a place so far beyond that it is
+    /// refused for sure; a refused attempt acknowledges too.
     pub(super) fn acknowledging(settings: &Settings, id: &str, entry: &Entry, next: Place, ack: i64) -> Self {
-        // What no batch takes may have such headers.
+        // Without the headers and the body: a request that no batch takes may have headers that no batch takes.
         let draft = Draft { body: Vec::new(), headers: Headers::new(), ..(*entry.draft).clone() };
         let entry = Entry { draft: Rc::new(draft), ..Entry::default() };
         Self::new(settings, id, &entry, Place { seq: next.seq + BEYOND, ..next }, Some(ack), false)
     }
 
-    /// How many bytes it takes in a batch, at most: a body goes as base64 where that is shorter.
+    /// The most bytes that it can take in a batch. A body goes as base64 if that is shorter.
     pub(super) fn bytes(&self) -> usize {
         let Draft { target, headers, body, .. } = &*self.request;
         body.len().div_ceil(3) * 4 + 2 * (target.len() + headers.to_lines().len()) + self.named.len() + 256
     }
 }
 
-/// Whether a batch takes it. What the platform says stands beside a batch, and in none of its requests.
+/// Whether a batch takes this request. Headers of the platform (`cf-`) belong to the request that carries the batch,
+/// and no element may have them.
 pub(super) fn takes(request: &Draft) -> bool {
     !request.headers.iter().any(|(name, _)| name.starts_with("cf-"))
 }
@@ -86,7 +88,8 @@ pub(super) fn take_over(attempt: u64, settings: &Settings) -> Transmission {
     made(attempt, settings, control(&settings.key, "sessions", body), headers)
 }
 
-/// Sends elements, in order. A batch's body is how many there are, then each: its name, method, target, header lines and body.
+/// Sends elements, in order. The body of a batch is the number of elements, then for each its identifying members,
+/// method, target, header lines and body.
 pub(super) fn frame(attempt: u64, settings: &Settings, elements: Vec<Element>, is_batch: bool) -> Transmission {
     if is_batch {
         let mut body = Writer::default();
@@ -118,7 +121,8 @@ fn made(attempt: u64, settings: &Settings, request: Rc<Draft>, headers: Headers)
     made
 }
 
-/// The answers to `count` elements, as the host has put them: each a status, header lines, a body, member lines. `None`: they aren't.
+/// The answers to `count` elements, as the host wrote them: for each a status, header lines, a body and member lines.
+/// `None` if the body is anything else.
 pub(super) fn answers(body: &[u8], count: usize) -> Option<Vec<Answer>> {
     let mut input = Reader::new(body);
     let mut answers = Vec::new();

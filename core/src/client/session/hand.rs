@@ -1,50 +1,54 @@
-//! The requests in hand, and what is asked of all of them again and again: in lists, so that what one costs is the same however many wait.
+//! All requests in hand, with lists for the questions that are asked about all of them again and again. So a call costs
+//! the same however many requests wait.
 //!
 //! Invariants:
-//! - A list holds those of which [`marks`] says so, and no others: whatever changes a request goes by [`Hand::changing`], or takes it out and puts it in again.
-//! - What a request has for a body stays the same while it is in hand.
+//! - A list holds exactly the requests that [`marks`] puts there. Every change of a request therefore goes through
+//!   [`Hand::changing`], or takes the request out and puts it in again.
+//! - The body of a request stays the same while it is in hand.
 
 use super::super::numbered::Numbered;
 use super::request::{Request, Stage};
 use super::{Change, Ticket};
 use crate::rules::{Rule, holds};
 
-/// Which ones a list holds.
+/// The lists, each with what it holds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum List {
-    /// That have no answer.
+    /// Requests without an answer.
     Open,
-    /// That are to have a place of this epoch and have none.
+    /// Requests that need a place of this epoch and have none.
     Lacking,
-    /// In [`Stage::New`].
+    /// Requests in [`Stage::New`].
     New,
-    /// In [`Stage::Placed`], and not under way, by the epoch of its place: what is left of older ones may be all that others wait for.
+    /// Requests in [`Stage::Placed`] that are not under way, by the epoch of their place. The oldest epoch is first,
+    /// since its requests may be all that the others wait for.
     Ready,
-    /// That were given up, which is still to be stored.
+    /// Requests that were given up, where the row does not say so yet.
     GivenUp,
-    /// Of which is being stored that they were given up.
+    /// Requests whose row is being changed to say that they were given up.
     Cancelling,
-    /// Whose change the store failed at, by the instant at which it is asked again.
+    /// Requests whose change failed in the store, by the instant at which it is tried again.
     Failed,
-    /// Whose callers are told some day that they need not wait, by that instant.
+    /// Requests whose callers will be told that they need not wait, by the instant of that.
     Waited,
-    /// Whose place the acknowledgement must not pass, by its number.
+    /// Requests whose place the acknowledgement must not pass, by the number of the place.
     Held,
-    /// That have a place and no answer, by its epoch.
+    /// Requests with a place and without an answer, by the epoch of the place.
     Numbered,
 }
 
 const LISTS: usize = 10;
 
-/// In which lists it stands, and by what.
+/// For each list, the number by which the request stands in it; `None` if it is not in the list.
 type Marks = [Option<i64>; LISTS];
 
-/// All of them.
+/// The requests in hand.
 #[derive(Debug, Default)]
 pub(super) struct Hand {
     requests: Numbered<Request>,
-    /// Each in order of what stands first, and then of tickets.
+    /// The lists. Each is sorted by the number, then by the ticket.
     lists: [Vec<(i64, Ticket)>; LISTS],
+    /// The bytes of all bodies.
     bytes: usize,
 }
 
@@ -86,7 +90,7 @@ impl Hand {
         Some(request)
     }
 
-    /// Changes one.
+    /// Changes a request, and updates the lists.
     pub(super) fn changing(&mut self, ticket: Ticket, change: impl FnOnce(&mut Request)) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let before = marks(request);
@@ -115,27 +119,27 @@ impl Hand {
         self.requests.get(ticket)
     }
 
-    /// All, in order of their tickets.
+    /// All requests, in the order of their tickets.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Ticket, &Request)> {
         self.requests.iter()
     }
 
-    /// How many bytes their bodies have.
+    /// The bytes of all bodies.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Those that a list holds: what they are in order of, and their tickets.
+    /// The entries of a list: the number it is sorted by, and the ticket.
     pub(super) fn listed(&self, list: List) -> &[(i64, Ticket)] {
         self.lists.get(list as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The first of them.
+    /// The first entry of a list.
     pub(super) fn first(&self, list: List) -> Option<(i64, Ticket)> {
         self.listed(list).first().copied()
     }
 
-    /// Whether the lists hold what they are to hold, found by going through all.
+    /// Whether the lists hold what they should, found by going through all requests.
     #[cfg(test)]
     pub(super) fn is_consistent(&self) -> bool {
         let mut lists = <[Vec<(i64, Ticket)>; LISTS]>::default();

@@ -1,9 +1,10 @@
-//! What answers do.
+//! What the machine of a session does with answers.
 //!
 //! Invariants:
-//! - Nothing pauses for what only a batch may be told: that is asked for again at once, by itself.
-//! - What fails is tried again at a constant interval. A gap changes neither epoch nor place.
-//! - Nothing holds the others up in silence: what is refused again and again is told of, and what can't even be given up is let go.
+//! - The session never pauses for a refusal that only a batch may get: such a request is sent again at once, by itself.
+//! - A request that fails is tried again at a constant interval. A gap changes neither epoch nor place.
+//! - No request holds the others up in silence: the application is told of one that is refused again and again, and one
+//!   that can't even be given up is let go.
 
 use super::super::action::{Answer, Ticket};
 use super::super::failure::Failure;
@@ -22,19 +23,20 @@ use crate::rules::{Rule, holds};
 use crate::text::number;
 use std::rc::Rc;
 
-/// Sessions go by epochs and numbers, and carry no instants.
+/// Sessions use epochs and numbers, so their attempts carry no instants.
 const UNTIMED: Sent = Sent { first_sent_s: 0, deadline_ms: 0 };
 
 fn is_for_credentials(answer: &Answer) -> bool {
     matches!(answer.status, 401 | 403)
 }
 
-/// Whether it may be said of the form that a request has in a batch, and not of the request.
+/// Whether the failure may be about the form that a request has in a batch, and not about the request.
 fn is_of_batch(failure: &Failure) -> bool {
     [Code::TooLarge, Code::BodyInvalid].iter().any(|code| failure.code == code.as_str())
 }
 
 impl Session {
+    /// Decides what the answer to a frame means for its requests.
     pub(super) fn judge(&mut self, now_ms: i64, frame: InFlight, answer: Answer) {
         let mut requests = frame.requests.iter().filter(|(ticket, _)| *ticket != TAKE_OVER);
         let Some((first, is_cancellation)) = requests.next().copied() else {
@@ -66,28 +68,29 @@ impl Session {
                 Verdict::Pause(failure) if is_one || is_for_credentials(&answer) => {
                     self.pause(now_ms, first, failure);
                 }
-                // Which of them it is will be seen.
+                // Which of the requests is refused will show: the next frame is shorter.
                 Verdict::Pause(_) | Verdict::Never(_) => self.wait(now_ms, 0),
             }
         }
         self.is_alone =
             self.settings.ahead > 0 && self.requests.first(List::Ready).is_some_and(|(_, ticket)| ticket <= last);
         if !frame.is_second && self.requests.get(&first).is_some_and(|request| matches!(request.stage, Stage::Placed)) {
-            // It may be what keeps the others from theirs: an answer that is too large for a batch, say.
+            // This request may be what keeps the others from their answers, for instance because its answer is too
+            // large for a batch.
             self.elements_max = 1;
         }
     }
 
     fn judge_take_over(&mut self, now_ms: i64, answer: Answer) {
         let member = |name: &str| answer.member(name).and_then(number);
-        // Names are as they came, but where the server's part is built in: there all are in lower case.
+        // Member names keep their case, except in builds with the feature `server`, where all are in lower case.
         let last_seq = member("lastSeq").or_else(|| member("lastseq"));
         match (verdict::judge(&answer, UNTIMED), member("epoch").filter(|epoch| *epoch > 0), last_seq) {
             (Verdict::Outcome, Some(epoch), Some(last_seq)) => {
                 self.epoch = Some(epoch);
                 self.next_seq = last_seq + 1;
                 self.taken_over_seq = last_seq;
-                // Of a session that is new, nobody has anything to hear.
+                // In a new session, nobody has an answer still to hear.
                 self.is_pressed = last_seq == 0;
                 let Answer { status, headers, body, .. } = answer;
                 self.deliver_take_over(Answered::Outcome(Response { status, headers, body }));
@@ -117,7 +120,7 @@ impl Session {
                     let owner = self.settings.owner.clone();
                     self.with(ticket, |request, actions| request.conclude(actions, ticket, outcome, &owner));
                 }
-                // What ran, and is not kept, is the cancellation: of the request that says nothing.
+                // It is the cancellation that ran, and whose outcome is not kept. That says nothing of the request.
                 Verdict::Never(failure) if was_cancellation && failure.executed == Executed::Yes => {
                     self.judge_failure(ticket, Failure { executed: Executed::Unknown, ..failure });
                 }
@@ -128,17 +131,17 @@ impl Session {
                     let is_behind = |failure: &Failure| frame.is_second && failure.code == Code::SequenceGap.as_str();
                     if !is_pressing && !refusal.as_ref().is_some_and(is_behind) {
                         self.wait(now_ms, after_ms);
-                        // What comes after it is refused for its sake.
+                        // Only the first is judged: the requests after it are refused because of it.
                         if let Some(failure) = refusal.filter(|_| is_first) {
                             self.judge_refusal(ticket, failure, was_cancellation);
                         }
                     }
                 }
-                // It was given up meanwhile.
+                // The request was given up meanwhile.
                 Verdict::Pause(_) if !was_cancellation && !is_for_credentials(&answer) && self.is_given_up(ticket) => {
                     self.wait(now_ms, 0);
                 }
-                // There is nothing to wait for but credentials.
+                // Only for credentials is it worth waiting.
                 Verdict::Pause(failure) if was_cancellation && !is_for_credentials(&answer) => {
                     self.let_go(ticket, failure);
                 }
@@ -149,7 +152,7 @@ impl Session {
         }
     }
 
-    /// From now on it leaves by itself.
+    /// Sends the request by itself from now on.
     fn leave_alone(&mut self, ticket: Ticket) {
         self.with(ticket, |request, _| request.goes_alone = true);
     }
@@ -158,7 +161,7 @@ impl Session {
         self.requests.get(&ticket).is_some_and(|request| request.leaves_as_cancellation())
     }
 
-    /// Whether the key has no room for want of an acknowledgement that goes with the next attempt.
+    /// Whether the key has no room because an acknowledgement is missing. The next attempt then carries it.
     fn presses(&mut self, failure: &Failure, was_cancellation: bool) -> bool {
         if failure.code != Code::Capacity.as_str() || self.is_pressed && (self.cancels_with_ack || !was_cancellation) {
             return false;
@@ -168,7 +171,7 @@ impl Session {
         true
     }
 
-    /// The first of a frame did not run, and may be sent again.
+    /// The first request of a frame did not run, and may be sent again.
     fn judge_refusal(&mut self, ticket: Ticket, failure: Failure, was_cancellation: bool) {
         let (before, count) = self.vain;
         let count = if before == ticket { count + 1 } else { 1 };
@@ -195,7 +198,7 @@ impl Session {
         let is_fenced = failure.code == Code::Fenced.as_str();
         if is_fenced && failure.executed == Executed::No || !holds(Rule::OnlyFencedRenumbered) {
             if !is_own_epoch && !request.is_cancelling && self.ended.is_none() {
-                // It never ran under its place, and never will: it may have another.
+                // It never ran under its place, and never will. So it may get another.
                 return self.with(ticket, |request, _| {
                     request.entry.place = None;
                     request.was_sent = false;
@@ -211,7 +214,7 @@ impl Session {
         }
     }
 
-    /// It was given up, and its place can't be closed: what comes after it can't run in this epoch.
+    /// The request was given up, but its place can't be closed. Nothing after it can run in this epoch.
     fn let_go(&mut self, ticket: Ticket, failure: Failure) {
         let place = self.requests.get(&ticket).and_then(|request| request.entry.place);
         let failure = Failure { executed: Executed::Unknown, ..failure };
@@ -221,7 +224,8 @@ impl Session {
         }
     }
 
-    /// No more places are to be had. What never left never runs; what may have run is asked for on.
+    /// The session gets no places any more. Requests that never left never run. Those that may have run are still asked
+    /// for.
     fn end(&mut self, failure: Failure) {
         if self.ended.is_some() {
             return;
@@ -236,7 +240,7 @@ impl Session {
     }
 
     fn pause(&mut self, now_ms: i64, ticket: Ticket, failure: Failure) {
-        // Whoever goes on at once, again and again, does so at the interval.
+        // If the application resumes at once, again and again, requests still leave only at the interval.
         self.wait(now_ms, 0);
         if self.paused.is_none() {
             self.paused = Some(ticket);

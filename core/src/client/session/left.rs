@@ -1,11 +1,12 @@
-//! What holders before have left, as it is stored.
+//! What earlier holders have left in the store, and who goes on with it.
 //!
 //! Invariants:
-//! - Who may live keeps what its callers wait for. Who is fenced takes nothing.
-//! - What nobody waits for is for who holds the session, from the take-over on: so it comes before what that one is asked for, as it was
-//!   called before.
-//! - Of its own, a holder leaves one after the other, in the order of the calls: whoever finds one has found those before it.
-//! - What can't be read stops all: it must not be sent past.
+//! - An owner that may live keeps the requests that its callers wait for. A fenced holder takes over nothing.
+//! - Requests that no caller waits for belong to the holder of the session, from the take-over on. They were called
+//!   before its own calls, so they come first.
+//! - A holder leaves its own requests one at a time, in the order of the calls. So whoever finds one finds all those
+//!   before it.
+//! - A row that can't be read stops everything, since it may hold an earlier request.
 
 use super::super::in_hand::Overview;
 use super::super::row::Unreadable;
@@ -14,14 +15,14 @@ use super::request::{Request, Stage};
 use super::row::{self, Change, Entry};
 use crate::rules::{Rule, holds};
 
-/// Whether all of what is stored can be read, before a session is taken over.
+/// Checks, before a session is taken over, that all stored rows can be read.
 pub fn are_readable(rows: &[(String, Vec<u8>)]) -> Result<(), Unreadable> {
     rows.iter().try_for_each(|(_, bytes)| row::decode(bytes).map(drop))
 }
 
 impl Session {
-    /// Takes what is stored: once the session is taken over, and when an owner has gone. `lives`: whether an owner certainly lives;
-    /// `None` where that can't be told.
+    /// Takes over what is stored. The host calls this once the session is taken over, and when an owner has gone.
+    /// `lives`: whether an owner certainly lives; `None` if nobody can tell.
     pub fn stored(
         &mut self,
         now_ms: i64,
@@ -30,7 +31,8 @@ impl Session {
     ) -> Result<(), Unreadable> {
         are_readable(rows)?;
         self.is_blind = lives.is_none();
-        // Who holds the session no more goes on with nobody's requests: what is new to its epoch would never run.
+        // A holder that is fenced goes on with nobody's requests: they would need a place of its epoch, and so never
+        // run.
         let Some(epoch) = self.epoch.filter(|_| self.ended.is_none()) else { return Ok(()) };
         let mut left: Vec<(&String, Entry)> = Vec::new();
         self.unheard_seq = None;
@@ -42,12 +44,14 @@ impl Session {
             self.last_turn = self.last_turn.max(entry.turn);
             if lives.is_some_and(|lives| lives(&entry.owner)) && !entry.is_left_before(epoch) {
                 let unheard = entry.place.filter(|_| entry.answered.is_none() && !self.has_waited);
-                // What had not run by the take-over never runs under its place.
+                // A request that had not run by the take-over never runs under its place, so its owner waits for no
+                // answer there.
                 let unheard = unheard.map(|place| place.seq).filter(|seq| *seq <= self.taken_over_seq);
                 self.unheard_seq = self.unheard_seq.into_iter().chain(unheard).min();
                 continue;
             }
-            // As they were called. A place tells nothing of that: some may have had another since.
+            // In the order of the calls. The place does not say that order: some requests may have got another place
+            // since.
             let order = |entry: &Entry| if holds(Rule::LeftInOrder) { entry.turn } else { -entry.turn };
             left.insert(left.partition_point(|(_, other)| order(other) <= order(&entry)), (id, entry));
         }
@@ -63,7 +67,8 @@ impl Session {
         Ok(())
     }
 
-    /// Who is fenced leaves what nobody waits for here. What it took over itself, the next holder finds as it is.
+    /// Leaves the requests that no caller waits for here, if this holder is fenced. Those that it took over itself need
+    /// no change: the next holder finds them as they are.
     pub(super) fn leave(&mut self) {
         let Some(epoch) = self.epoch.filter(|_| self.ended.is_some()) else { return };
         let is_left = |request: &Request| matches!(request.stage, Stage::Left);
@@ -80,7 +85,7 @@ impl Session {
         }
     }
 
-    /// What is stored of this session without an answer.
+    /// The requests of this session that are stored without an answer. `rows`: all rows of the store.
     pub fn overview(&self, rows: &[(String, Vec<u8>)]) -> Result<Vec<Overview>, Unreadable> {
         let mut all = Vec::new();
         for (id, bytes) in rows {

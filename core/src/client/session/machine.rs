@@ -1,8 +1,9 @@
-//! The machine: what happened goes in, what to do comes out.
+//! The machine of a session: it takes what happened, and says what to do.
 //!
-//! Invariants (beside those of the module above):
-//! - Requests are in hand in the order in which they are to take effect: what was taken over first, as it was numbered, then the calls.
-//! - An answer that is not definitive never reaches the caller.
+//! Invariants, besides those of [`super`]:
+//! - Requests are in hand in the order in which they have to take effect. Requests that were taken over are in the
+//!   order of their calls. Those found at the take-over come before this holder's own calls.
+//! - A server's answer that is not definitive never reaches the caller, unless the application gave the request up.
 //! - A report about something that is no longer in hand changes nothing.
 
 use super::super::action::{Answer, Receiver};
@@ -22,87 +23,91 @@ use std::rc::Rc;
 pub struct Settings {
     /// Names the worker and the identity.
     pub outbox: String,
-    /// Names this holder of the session among all that ever were.
+    /// Names this holder of the session, unlike any other holder before or after.
     pub owner: String,
-    /// Who makes the requests; empty for nobody in particular.
+    /// The principal under whom the requests are made; empty if none is named.
     pub principal: String,
     /// The key, percent-encoded.
     pub key: String,
     /// The name of the session at its key.
     pub name: String,
-    /// The epoch that is to be taken over; `None`: whichever it is.
+    /// The epoch that the take-over expects to be current; `None` if any will do.
     pub after: Option<i64>,
     /// The id of the take-over.
     pub take_over_id: String,
-    /// The pause between two attempts.
+    /// The pause between two attempts, in ms.
     pub retry_interval_ms: i64,
-    /// How long an attempt may take.
+    /// How long an attempt may take, in ms.
     pub attempt_timeout_ms: i64,
-    /// Requests in hand at once. Beyond, no more are taken.
+    /// Requests in hand at most. Beyond that, no more are taken.
     pub requests_max: usize,
-    /// Whether one request alone is a batch too: on a socket, all are.
+    /// Whether even a single request is sent as a batch, as on a socket.
     pub is_framed: bool,
-    /// So many requests are ready before a second frame leaves beside the one that is under way; 0: none does. It is for what keeps the order of
-    /// frames. Elsewhere nothing breaks, but what comes before the first is refused, and goes again.
+    /// How many requests must be ready before a second frame leaves beside the one under way; 0: none leaves. This is
+    /// meant for transports that keep the order of frames. On others nothing breaks, but requests that arrive too early
+    /// are refused and go again.
     pub ahead: usize,
-    /// Whether its rows are where others find them: else nobody goes on with what it leaves.
+    /// Whether other tabs can find its rows. If not, nobody goes on with what it leaves.
     pub is_shared: bool,
 }
 
-/// A session, as its client has it.
+/// A session, as the client sees it.
 #[derive(Debug)]
 pub struct Session {
     pub(super) settings: Settings,
-    /// The session, for its rows.
+    /// The name of the session in its rows.
     pub(super) session: String,
-    /// Its own epoch, once it has one.
+    /// The epoch of this holder, once it has one.
     pub(super) epoch: Option<i64>,
-    /// The number that comes next.
+    /// The number that the next request gets.
     pub(super) next_seq: i64,
-    /// What the store may have under that number though it failed: while it is in hand, nothing gets a place.
+    /// A request for which the store failed, but whose row it may have, under the next number. As long as this request
+    /// is in hand, no place is given.
     pub(super) in_doubt: Ticket,
-    /// Whether nobody can tell who lives, as of the last look: so others may have taken what is its own.
+    /// Whether, at the last look, nobody could tell which owners live. Then others may have taken rows of this holder.
     pub(super) is_blind: bool,
     pub(super) requests: Hand,
     pub(super) in_flight: Option<InFlight>,
-    /// What left beside it.
+    /// The frame that left beside `in_flight`.
     pub(super) second: Option<InFlight>,
-    /// Whether frames leave one by one: of the last that was under way something goes again.
+    /// Whether frames leave one at a time, because requests of the last frame have to go again.
     pub(super) is_alone: bool,
-    /// Whether nothing leaves yet, for there is more to be told.
+    /// Whether nothing leaves yet, because the host will tell more before [`Self::release`].
     pub(super) is_held: bool,
-    /// The first place of which somebody else on this store has still to hear, who lives, as of the last look.
+    /// The lowest place whose answer another living tab on this store still has to hear, as of the last look.
     pub(super) unheard_seq: Option<i64>,
-    /// Whether they had their time to hear: a tab that is frozen holds nobody up for ever.
+    /// Whether those tabs had their time to hear, since a frozen tab must not hold the session up for ever.
     pub(super) has_waited: bool,
-    /// The last number that was taken when it took over.
+    /// The last number that was taken when this holder took over.
     pub(super) taken_over_seq: i64,
-    /// Whether it acknowledges what holders before it may still want to hear: there is no room to do without.
+    /// Whether it acknowledges answers that earlier holders may still have to hear, because the key has no room
+    /// otherwise.
     pub(super) is_pressed: bool,
-    /// Whether an acknowledgement goes in front of a cancellation: the key had no room for one without.
+    /// Whether an acknowledgement goes in front of a cancellation, because the key had no room for the cancellation
+    /// alone.
     pub(super) cancels_with_ack: bool,
-    /// Nothing is sent before.
+    /// Nothing is sent before this instant.
     pub(super) due_ms: i64,
-    /// Nor, whatever becomes of the network, before the server has asked for.
+    /// Nothing is sent before this instant even if the network comes back: the server asked for that.
     pub(super) not_before_ms: i64,
     pub(super) is_offline: bool,
-    /// At which request it pauses.
+    /// The request at which it pauses.
     pub(super) paused: Option<Ticket>,
-    /// Which was sent in vain, and how often in a row.
+    /// The request that was sent in vain, and how often in a row.
     pub(super) vain: (Ticket, u32),
-    /// Of which the application was told that; it is sent on.
+    /// The request that the application was told is sent in vain. It is still sent.
     pub(super) stalled: Option<Ticket>,
-    /// So many requests may be in the next frame: fewer than there may be after one that did not come through in time, or whose
-    /// first was not answered for good, for what is wrong with that must not be said of others.
+    /// The requests in the next frame at most. It is lower after a frame that did not come through in time, or whose
+    /// first request was not answered for good: what is wrong with that one must not be said of the others.
     pub(super) elements_max: usize,
-    /// So long may the next attempt take.
+    /// How long the next attempt may take, in ms.
     pub(super) patience_ms: i64,
-    /// When callers are told that they need not wait.
+    /// After how long a caller is told that it need not wait, in ms.
     gives_up_after_ms: Option<i64>,
-    /// Why there are no more places to be had.
+    /// Why the session gets no places any more.
     pub(super) ended: Option<Failure>,
     pub(super) actions: Vec<Action>,
-    /// Those that [`Self::poll`] is about to give: none is moved for one that is taken.
+    /// The actions that [`Self::poll`] gives next. They are apart from `actions`, so that taking one moves no other.
     polled: std::vec::IntoIter<Action>,
     last_ticket: Ticket,
     pub(super) last_turn: i64,
@@ -110,9 +115,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that is still to be taken over: by [`Session::wake`].
+    /// Makes a session that is not taken over yet. [`Session::wake`] starts the take-over.
     pub fn new(settings: Settings) -> Self {
-        // None of the three has a line feed in it.
+        // None of the three contains a line feed.
         let session = joined(&[&settings.outbox, "\n", &settings.key, "\n", &settings.name]);
         let patience_ms = settings.attempt_timeout_ms;
         Self {
@@ -150,18 +155,19 @@ impl Session {
         }
     }
 
-    /// Has callers told after so long that they need not wait: their requests go on, and what comes of them is for whoever takes what
-    /// is recovered.
+    /// Tells callers after so many ms that they need not wait any longer. Their requests go on, and the answers go to
+    /// whoever takes recovered answers.
     pub fn give_up_after(&mut self, after_ms: Option<i64>) {
         self.gives_up_after_ms = after_ms;
     }
 
-    /// Nothing leaves before [`Session::release`]: what is told together leaves together, once what is asked of the store at once is done.
+    /// Lets nothing leave before [`Session::release`]: requests that are told together leave together, once the store
+    /// has done what it is asked for at the same moment.
     pub fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// All of it is told, if there was such. The next thing to do.
+    /// Ends [`Session::hold`], and returns the next action, if there is one.
     pub fn release(&mut self, now_ms: i64) -> Option<Action> {
         if std::mem::take(&mut self.is_held) {
             self.advance(now_ms);
@@ -169,7 +175,7 @@ impl Session {
         self.poll()
     }
 
-    /// The next thing to do.
+    /// The next action, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
         if self.polled.as_slice().is_empty() {
             self.polled = std::mem::take(&mut self.actions).into_iter();
@@ -186,7 +192,7 @@ impl Session {
         } else {
             self.ended.clone().map(Failure::never_ran)
         };
-        // Only a damaged row has such a turn that there is none after it.
+        // A turn is this high only in a damaged row.
         self.last_turn = self.last_turn.saturating_add(1);
         let entry = Entry {
             draft: Rc::new(draft),
@@ -205,7 +211,7 @@ impl Session {
         ticket
     }
 
-    /// Reports the answer to [`Action::Transmit`].
+    /// Reports the answer to an [`Action::Transmit`].
     pub fn answered(&mut self, now_ms: i64, attempt: u64, answer: Answer) {
         if let Some(ended) = self.land(now_ms, attempt) {
             self.judge(now_ms, ended, answer);
@@ -213,7 +219,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// Reports that [`Action::Transmit`] got no answer.
+    /// Reports that an [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
         if self.land(now_ms, attempt).is_some() {
             self.is_alone = self.settings.ahead > 0;
@@ -222,7 +228,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// Reports that the receiver of [`Action::Deliver`] has the answer.
+    /// Reports that the receiver of an [`Action::Deliver`] has the answer.
     pub fn delivered(&mut self, now_ms: i64, ticket: Ticket) {
         let Some(request) = self.requests.get(&ticket) else { return };
         if !matches!(request.stage, Stage::Delivering) {
@@ -236,7 +242,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// The application gives a request up: its place is closed, unless it ran.
+    /// The application gives a request up. Its place is closed, unless it ran.
     pub fn give_up(&mut self, now_ms: i64, ticket: Ticket) {
         let owner = self.settings.owner.clone();
         self.with(ticket, |request, actions| {
@@ -244,7 +250,8 @@ impl Session {
                 return;
             }
             request.is_cancelling = true;
-            // What waits to be left for who holds the session is not its to go on with any more.
+            // A request that is about to be left to the session's current holder is taken back: that holder must not go
+            // on with it.
             if matches!(request.stage, Stage::New | Stage::Waiting | Stage::Left) {
                 request.take_back(actions, ticket, &owner);
             }
@@ -255,7 +262,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// Goes on after a pause.
+    /// Continues after a pause.
     pub fn resume(&mut self, now_ms: i64) {
         self.go_on_after_pause();
         self.advance(now_ms);
@@ -265,14 +272,14 @@ impl Session {
         (self.paused, self.stalled, self.vain) = Default::default();
     }
 
-    /// The network is gone, or there again. Without it nothing is sent.
+    /// The network is gone, or back. Without it nothing is sent.
     pub fn set_offline(&mut self, now_ms: i64, is_offline: bool) {
         self.is_offline = is_offline;
         self.due_ms = self.due_ms.min(self.not_before_ms.max(now_ms));
         self.advance(now_ms);
     }
 
-    /// Time has passed.
+    /// Time has passed: ends an attempt that took too long and the waiting of callers, and starts what is due.
     pub fn wake(&mut self, now_ms: i64) {
         let overdue = self.in_flight.as_ref().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
         if let Some(ended) = overdue.and_then(|attempt| self.land(now_ms, attempt)) {
@@ -285,7 +292,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// When [`Session::wake`] is to be called.
+    /// When [`Session::wake`] has to be called.
     pub fn wakes_at(&self) -> Option<i64> {
         let mut earliest_ms = match &self.in_flight {
             Some(in_flight) => in_flight.ends_ms,
@@ -298,7 +305,7 @@ impl Session {
         (earliest_ms != i64::MAX).then_some(earliest_ms)
     }
 
-    /// How many requests are in hand without an answer, and how many of them are paused.
+    /// The number of requests in hand without an answer, and how many of them are paused or sent in vain.
     pub fn counts(&self) -> (usize, usize) {
         let is_open = |request: &&Request| request.answered.is_none();
         let stalled = self.paused.or(self.stalled).and_then(|ticket| self.requests.get(&ticket)).filter(is_open);
@@ -310,7 +317,7 @@ impl Session {
         self.requests.get(&ticket).is_some_and(|request| request.answered.is_none())
     }
 
-    /// Id, method and target of a request in hand.
+    /// The id, method and target of a request in hand.
     pub fn describe(&self, ticket: Ticket) -> Option<(&str, &str, &str)> {
         let request = self.requests.get(&ticket)?;
         Some((&request.id, &request.entry.draft.method, &request.entry.draft.target))
@@ -350,13 +357,13 @@ impl Session {
         });
     }
 
-    /// It can have no place of its own here.
+    /// The request can't get a place of its own here.
     pub(super) fn fence(&mut self, ticket: Ticket, failure: Failure) {
         let (actions, settings) = (&mut self.actions, &self.settings);
         self.requests.changing(ticket, |request| request.fence(actions, ticket, failure, settings));
     }
 
-    /// Callers that have waited long enough are told so.
+    /// Tells callers that have waited long enough that they need not wait any longer.
     fn release_callers(&mut self, now_ms: i64) {
         while let Some((_, ticket)) = self.requests.first(List::Waited).filter(|(ms, _)| *ms <= now_ms) {
             self.with(ticket, |request, actions| {
@@ -367,7 +374,7 @@ impl Session {
         }
     }
 
-    /// The take-over has its answer.
+    /// Delivers the answer to the take-over.
     pub(super) fn deliver_take_over(&mut self, answered: Answered) {
         self.actions.push(Action::Deliver { ticket: TAKE_OVER, to: Receiver::Caller, answered: Rc::new(answered) });
     }

@@ -1,22 +1,25 @@
-//! Sessions of the client: its requests at one key have places in a row, go out many in one frame, and take effect in that order.
+//! Sessions of the client: the requests at one key have consecutive places, leave many in one frame, and take effect in
+//! that order.
 //!
-//! Who drives it, and how, is as with the [`super::Client`] beside it; an outbox has a machine of its own for each session that it opens.
+//! The host drives a [`Session`] as it drives a [`super::Client`]. Each session that an outbox opens has its own
+//! machine.
 //!
 //! Invariants:
-//! - Persist, then send: a request leaves only under a place that its row has.
-//! - A place never names a second request: the next number is used once the row has the one before, and one that a row may have once that is surely gone.
-//! - What may have left under a place is sent under that place, whoever sees to it by then, until its answer is definitive. Only
-//!   what its key calls `fenced` with `no` gets another place.
-//! - `ack` passes a place only once its row is gone, or holds the answer.
-//! - No deadlines, and no clock but for pauses: nothing is decided by time.
+//! - Persist, then send: a request leaves only under the place that its row holds.
+//! - A place never names a second request. The next number is used only once a row holds the number before. A number
+//!   that a row may hold is used again only once that row is surely gone.
+//! - A request that may have left under a place is sent under that place until its answer is definitive, whoever sends
+//!   it by then. It gets another place only if its key answers `fenced` with `no`.
+//! - `ack` passes a place only once its row is gone or holds the answer.
+//! - There are no deadlines. The clock only ends attempts, pauses and the waiting of callers.
 //!
 //! - [`machine`]: the machine, as its host sees it
-//! - [`storing`]: what became of the changes of a row, and what follows
-//! - [`left`]: what holders before have left
-//! - [`sending`]: who gets which place, and what leaves when
-//! - [`judging`]: what answers do
+//! - [`storing`]: what the machine does when the host reports the change of a row
+//! - [`left`]: the requests that earlier holders have left
+//! - [`sending`]: which request gets which place, and when frames leave
+//! - [`judging`]: what the machine does with answers
 //! - [`request`]: a request in hand, and its stages
-//! - [`hand`]: all of them, and what is asked of all
+//! - [`hand`]: all requests in hand, with lists for the questions that are asked about all of them
 //! - [`frame`]: how frames look on the wire
 //! - [`row`]: what is stored of a request, and its transitions, each in one transaction
 
@@ -40,57 +43,59 @@ use std::rc::Rc;
 pub use machine::{Session, Settings};
 pub use row::{Change, Changed, Entry, Place};
 
-/// The server takes no number beyond the acknowledged one by more than this.
+/// The server refuses a number that is further than this beyond the acknowledged one.
 pub const WINDOW: i64 = 64;
-/// Requests in a frame.
+/// The requests in a frame at most.
 pub const ELEMENTS_MAX: usize = 256;
-/// So many have a place, half of all that may, before a second frame leaves while one is under way: so the client makes and hears one while the
-/// server works on the other. A frame has no more of them then, or there would be no second.
+/// How many requests must have a place before a second frame leaves beside the one under way: half of the window. So
+/// the client makes and hears one frame while the server works on the other. A frame then has no more requests than
+/// this, or there would be no second frame.
 pub const AHEAD: usize = WINDOW as usize / 2;
-/// Bytes of a frame of more than one request, as far as the client counts them: the server takes 1 MiB.
+/// The bytes of a frame of more than one request, as the client counts them. The server takes 1 MiB.
 pub const FRAME_BYTES_MAX: usize = 1_000_000;
-/// The ticket of the take-over, which is delivered like a request.
+/// The ticket of the take-over, whose answer is delivered like a request's.
 pub const TAKE_OVER: Ticket = 0;
-/// So far beyond the next place none is ever the next by the time that it arrives, for the window is far smaller.
+/// A place this far beyond the next is certainly not the next when it arrives, since the window is far smaller.
 pub const BEYOND: i64 = 1_000_000;
-/// A request that was refused so often in a row, though it may be sent again, is told of.
+/// After so many refusals in a row that allow another attempt, the application is told of the request.
 pub const VAIN_MAX: u32 = 8;
-/// An attempt of one request that does not come through in time gets longer, up to this.
+/// If an attempt with one request does not come through in time, the next may take longer, up to this.
 pub const PATIENCE_MS_MAX: i64 = 100_000;
 
-/// What the host is to do.
+/// What the host has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Change the row of an id in one durable transaction: give [`Change::apply`] what is there and store what it returns.
-    /// Report by [`Session::changed`].
+    /// Change the row of an id in one durable transaction: give [`Change::apply`] the stored row, and store what it
+    /// returns. Report with [`Session::changed`].
     Change {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
         /// The row's id.
         id: String,
-        /// What to do to it.
+        /// The change.
         change: Change,
     },
-    /// Send. Report by [`Session::answered`] or [`Session::lost`].
+    /// Send this. Report with [`Session::answered`] or [`Session::lost`].
     Transmit(Transmission),
-    /// Give an attempt up; it is reported no more.
+    /// Abort this attempt, and report nothing more about it.
     Abort(u64),
-    /// Hand an answer over. Once the receiver has it, report by [`Session::delivered`]. A caller that need not wait any more (`gave-up`) is
-    /// told at once, without a report.
+    /// Hand an answer over. Once the receiver has it, report with [`Session::delivered`]. The answer `gave-up` only
+    /// tells a caller that it need not wait any longer. It is handed over at once, and not reported.
     Deliver {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
-        /// To whom.
+        /// The receiver.
         to: Receiver,
         /// The answer.
         answered: Rc<Answered>,
     },
-    /// Tell the application that the session pauses at a request, or has been sending it in vain, and why. [`Session::resume`] goes on,
-    /// [`Session::give_up`] without it. Of [`TAKE_OVER`]: that it has no places any more.
+    /// Tell the application that the session pauses at a request, or keeps sending it in vain, and why.
+    /// [`Session::resume`] goes on, [`Session::give_up`] goes on without the request. For [`TAKE_OVER`]: the session
+    /// gets no places any more.
     Pause {
-        /// Whose.
+        /// The request.
         ticket: Ticket,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }

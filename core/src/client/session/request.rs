@@ -1,6 +1,7 @@
-//! A request in hand.
+//! A request of a session in hand, and its stages.
 //!
-//! Invariant: it is in one stage at a time, and every stage ends by a report of the host, by an answer, or by time.
+//! Invariant: a request is in one stage at a time, and each stage ends by a report of the host, an answer, or an
+//! instant.
 
 use super::super::action::Receiver;
 use super::super::failure::Failure;
@@ -12,32 +13,32 @@ use crate::problem::Executed;
 use crate::rules::{Rule, holds};
 use std::rc::Rc;
 
-/// Where a request stands.
+/// The stage of a request.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It is stored with its place, or without one while there is none to be had.
+    /// Not stored yet. It is stored with its place, or without one if none can be had for a while.
     New,
-    /// The store is asked; or it failed, and is asked again at that instant.
+    /// Its row is being changed. If `again_ms` is set, the store failed, and the change is tried again at that instant.
     Changing { change: Change, again_ms: Option<i64> },
     /// Stored without a place of this epoch.
     Waiting,
-    /// Stored with a place: it is sent until it has its answer.
+    /// Stored with a place. It is sent until it has its answer.
     Placed,
-    /// Its receiver has still to say that it has the answer.
+    /// Its answer is being handed over.
     Delivering,
-    /// Nobody waits for it, and it can't run here: it is for who holds the session now.
+    /// No caller waits for it, and it can't run here. It is for the holder that the session has now.
     Left,
 }
 
-/// The request.
+/// A request in hand.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) id: String,
     pub(super) entry: Entry,
     pub(super) stage: Stage,
-    /// Whether its row may be there.
+    /// Whether its row may exist.
     pub(super) is_stored: bool,
-    /// Whether somebody waits for it: not for what was taken over.
+    /// Whether a caller waits for it. None does for a request that was taken over.
     pub(super) has_caller: bool,
     /// Whether it may have left under its place.
     pub(super) was_sent: bool,
@@ -45,19 +46,19 @@ pub(super) struct Request {
     pub(super) is_under_way: bool,
     /// Whether no batch takes it.
     pub(super) goes_alone: bool,
-    /// Whether the application gave it up, so that its place is to be closed.
+    /// Whether the application gave it up, so that its place has to be closed.
     pub(super) is_cancelling: bool,
-    /// It ran before its place could be closed: now for its outcome.
+    /// Whether it ran before its place could be closed. It is then sent again, for its outcome.
     pub(super) ran_anyway: bool,
     /// How often it left from here.
     pub(super) attempts: u32,
-    /// When its caller is told that it need not wait.
+    /// When its caller is told that it need not wait any longer, in ms.
     pub(super) gives_up_ms: Option<i64>,
     pub(super) answered: Option<Rc<Answered>>,
 }
 
 impl Request {
-    /// Whether it is to have a place of this epoch and has none.
+    /// Whether it needs a place of this epoch and has none.
     pub(super) fn lacks_place(&self) -> bool {
         let on_its_way =
             |change: &Change| matches!(change, Change::Add(_) | Change::Adopt { .. } | Change::Number { .. });
@@ -75,12 +76,13 @@ impl Request {
         self.entry.answered.is_none()
     }
 
-    /// Whether it leaves as a cancellation of its place.
+    /// Whether it is sent as a cancellation that closes its place.
     pub(super) fn leaves_as_cancellation(&self) -> bool {
         self.is_cancelling && !self.ran_anyway
     }
 
-    /// Whether it leaves by itself, and by no socket. The cancellation of its place is a request of its own.
+    /// Whether it is sent by itself, and not on a socket. The cancellation of its place is another request, which a
+    /// batch takes.
     pub(super) fn leaves_alone(&self) -> bool {
         self.goes_alone && !self.leaves_as_cancellation()
     }
@@ -95,15 +97,17 @@ impl Request {
         self.has_caller && self.answered.is_none()
     }
 
-    /// It has its definitive answer. Nobody may send it after an answer that lets others give it another place: so it is taken back first.
+    /// Takes its definitive answer. An answer that it never ran lets other holders give it another place. So its row is
+    /// first taken back, to be sure that nobody sends it.
     pub(super) fn conclude(&mut self, actions: &mut Vec<Action>, ticket: Ticket, answered: Rc<Answered>, by: &str) {
         if self.answered.is_some() && matches!(self.stage, Stage::Placed) {
-            // It was, and its place is closed. Nobody waits for that, and no row of its own is there.
+            // It had its answer before, and now its place is closed. No caller waits for that, and it has no row of its
+            // own.
             return self.change(actions, ticket, Change::Take { by: by.to_owned() });
         }
         self.answered = Some(answered.clone());
         if matches!(self.stage, Stage::Changing { change: Change::Cancel { .. }, again_ms: None }) {
-            // Once the store has said what became of that.
+            // The row is just being marked as given up. The answer is handed on once the store has reported that.
             return;
         }
         let by = by.to_owned();
@@ -121,18 +125,19 @@ impl Request {
         }
     }
 
-    /// Whether it is the application's wish still, though nobody waits for it.
+    /// Whether the request still has to be done, although no caller waits for it here.
     pub(super) fn is_wanted_by_nobody_here(&self) -> bool {
         !self.has_caller && !self.is_cancelling && self.answered.is_none()
     }
 
-    /// It never ran, and can't here. Where nobody waits for it, and nobody gave it up, who holds the session goes on with it, if that one can find it.
+    /// It never ran, and can't run here. If no caller waits for it and nobody gave it up, the session's current holder
+    /// goes on with it, provided that it can find the row.
     pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, settings: &Settings) {
         if self.is_wanted_by_nobody_here() && settings.is_shared {
             if self.is_stored {
                 self.stage = Stage::Left;
             } else {
-                // That comes back here.
+                // Once the row is stored, this method is called again.
                 self.change(actions, ticket, Change::Add(self.entry.clone()));
             }
         } else {
@@ -146,7 +151,7 @@ impl Request {
         self.conclude(actions, ticket, Rc::new(Answered::Failure(cancelled())), by);
     }
 
-    /// It is not stored any more, or somebody else sees to it: so nobody can say that it won't run.
+    /// Its row is gone, or another tab sends it. So nobody can say that it never runs.
     pub(super) fn lose_row(&mut self) {
         self.is_stored = false;
         if let Some(Answered::Failure(failure)) = self.answered.as_deref() {

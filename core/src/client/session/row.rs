@@ -1,9 +1,11 @@
-//! What is stored of a request in a session, and the ways in which it may change.
+//! What is stored of a request in a session, and how it may change.
 //!
 //! Invariants:
-//! - A row changes in one transaction of the store, by [`Change::apply`], whatever tab or process does it.
-//! - A place is given by the row's owner alone. So who has taken a row over finds the place under which it may have left.
-//! - The first byte is the version of the layout. What is of another version, or damaged, is unreadable, never misread.
+//! - Each change of a row is one transaction of the store, made by [`Change::apply`], whichever tab or process makes
+//!   it.
+//! - Only the row's owner gives it a place. So whoever takes the row over finds the place under which it may have left.
+//! - The first byte is the version of the layout. A row of another version, or a damaged one, is unreadable, never
+//!   misread.
 
 use super::super::bytes::{Reader, Writer};
 use super::super::row::{Answered, Draft, Unreadable, Write};
@@ -15,9 +17,9 @@ const VERSION: u8 = 3;
 /// A place in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of its holder.
+    /// The epoch of the holder that gave the place.
     pub epoch: i64,
-    /// The number of the request.
+    /// The number of the request in that epoch.
     pub seq: i64,
 }
 
@@ -26,107 +28,108 @@ pub struct Place {
 pub struct Entry {
     /// The request.
     pub draft: Rc<Draft>,
-    /// The session, its key, and the worker and the identity that it is for: a store may be shared with others.
+    /// The session, its key, and the worker and the identity that it is for. A store may contain the rows of several.
     pub session: String,
-    /// The tab or process that sees to it.
+    /// The tab or process that sends it.
     pub owner: String,
-    /// As the holder of which number its owner took it over, or left it: nobody waits for it there, so who holds the session later takes it,
-    /// whether or not its owner lives. 0 where it is still the one who called.
+    /// The epoch in which its owner took it over, or left it. No caller waits for it there, so a later holder of the
+    /// session takes it, whether or not its owner lives. 0 if the owner is still the one whose caller made the request.
     pub orphaned: i64,
-    /// Its place, from before it is first sent.
+    /// Its place, stored before it is first sent.
     pub place: Option<Place>,
-    /// Its place among the calls that were stored at the time.
+    /// Its position in the order of all calls that were stored at the time.
     pub turn: i64,
-    /// Whether the application gave it up, so that its place is to be closed.
+    /// Whether the application gave it up, so that its place has to be closed.
     pub is_cancelling: bool,
-    /// The answer, where nobody waited for it and nobody has taken it yet.
+    /// The answer, if no caller waited for it and nobody has taken it yet.
     pub answered: Option<Rc<Answered>>,
 }
 
 impl Entry {
-    /// Whether this very place was given before: nobody else gives one of that epoch. So it is this request's, and no other's, though somebody may have
-    /// taken the row over before that could be told.
+    /// Whether the row has exactly this place. Only one holder gives places of an epoch, so the row is then of the
+    /// request that got this place, even if somebody took it over before its owner was told.
     fn has_place(&self, given: Option<Place>) -> bool {
         given.is_some() && self.place == given
     }
 
-    /// Whether it was left to whoever holds the session after that one. What has its answer, its owner tells.
+    /// Whether it was left to any later holder of the session. Once it has its answer, its owner hands that over.
     pub(super) fn is_left_before(&self, epoch: i64) -> bool {
         (1..epoch).contains(&self.orphaned) && self.answered.is_none() && holds(Rule::LeftTaken)
     }
 }
 
-/// What is done to a row.
+/// A change of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Stores a new request.
     Add(Entry),
-    /// Takes it over.
+    /// Takes a request over.
     Adopt {
-        /// Who takes it.
+        /// The new owner.
         by: String,
-        /// From whom, if that one has gone.
+        /// The former owner, if it has gone.
         from: String,
-        /// As the holder of which number.
+        /// The epoch of the new owner.
         epoch: i64,
     },
-    /// Gives it a place.
+    /// Gives the request a place.
     Number {
-        /// Its owner.
+        /// The owner.
         by: String,
         /// The place.
         place: Place,
     },
-    /// Keeps its answer.
+    /// Keeps the answer in the row.
     Keep {
-        /// Its owner.
+        /// The owner.
         by: String,
         /// The answer.
         answered: Rc<Answered>,
     },
-    /// Says that it is given up.
+    /// Says that the request was given up.
     Cancel {
-        /// Its owner.
+        /// The owner.
         by: String,
     },
-    /// Leaves it to who holds the session.
+    /// Leaves the request to later holders of the session.
     Leave {
-        /// Its owner.
+        /// The owner.
         by: String,
-        /// As the holder of which number.
+        /// The epoch of the owner.
         epoch: i64,
     },
-    /// Takes it back: from now on nobody sends it.
+    /// Takes the request back: nobody sends it from now on.
     Take {
-        /// Its owner.
+        /// The owner.
         by: String,
     },
-    /// Deletes it: its answer has reached the one who called.
+    /// Deletes the row: the caller has the answer.
     Remove,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
-    /// It was made. What the row says now, or said before it was deleted.
+    /// The change was made. Holds what the row says now, or said before it was deleted.
     Made(Entry),
-    /// There is no such row, or it is not its owner's any more.
+    /// The change was not made: there is no such row, or it has another owner by now.
     Not,
 }
 
 impl Change {
-    /// Applies it to a row. To be called inside the store's transaction.
+    /// Applies the change to a row. Call this inside the store's transaction.
     pub fn apply(&self, stored: Option<&[u8]>) -> Result<(Write, Changed), Unreadable> {
         let Some(row) = self.made(stored.map(decode).transpose()?) else { return Ok((Write::Nothing, Changed::Not)) };
         let write = if self.deletes() { Write::Delete } else { Write::Put(encode(&row)) };
         Ok((write, Changed::Made(row)))
     }
 
-    /// The same of what a row says. `None`: it is not made. Otherwise what the row says then, or said before it [`Change::deletes`] it.
+    /// The same as [`Change::apply`], for a decoded row. `None`: the change is not made. Otherwise what the row says
+    /// after the change, or said before the change [`Change::deletes`] it.
     pub fn made(&self, row: Option<Entry>) -> Option<Entry> {
         match (self, row) {
             (Self::Add(entry), None) => Some(entry.clone()),
-            // An id is one call's alone: there by its owner, it was added a moment ago.
+            // Only one call has this id. So a row of the same owner was stored by this very change, a moment ago.
             (Self::Add(entry), Some(row)) if row.owner == entry.owner || row.has_place(entry.place) => Some(row),
             (Self::Adopt { by, from, epoch }, Some(row)) if row.owner == *from || row.is_left_before(*epoch) => {
                 let place = row.place.filter(|_| holds(Rule::PlaceKept));
@@ -146,18 +149,18 @@ impl Change {
         }
     }
 
-    /// Whether it deletes the row.
+    /// Whether the change deletes the row.
     pub fn deletes(&self) -> bool {
         matches!(self, Self::Take { .. } | Self::Remove)
     }
 
-    /// Whether it gives a place.
+    /// Whether the change gives a place.
     pub(super) fn gives_place(&self) -> bool {
         matches!(self, Self::Number { .. } | Self::Add(Entry { place: Some(_), .. }))
     }
 }
 
-/// Lays a row out.
+/// Lays out a row in bytes.
 pub fn encode(row: &Entry) -> Vec<u8> {
     let mut out = Writer::default();
     out.byte(VERSION);
@@ -175,7 +178,7 @@ pub fn encode(row: &Entry) -> Vec<u8> {
     out.done()
 }
 
-/// Reads a row.
+/// Reads a row from bytes.
 pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
     let mut input = Reader::new(bytes);
     if input.byte() != VERSION {
@@ -194,7 +197,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, Unreadable> {
     input.end().map(|()| row).ok_or(Unreadable)
 }
 
-/// A number of a place. What is none would be reckoned with.
+/// Reads a number of a place. A number below 1 is a failure, since the machine would calculate with it.
 fn number(input: &mut Reader<'_>) -> i64 {
     let number = input.integer();
     if number < 1 {
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(apply(&Change::Add(row()), Some(&Entry { owner: "b".into(), ..row() })).1, Changed::Not);
     }
 
-    /// A store may not be able to tell whether it has made a change.
+    /// A store may be unable to tell whether it has made a change.
     #[test]
     fn what_is_made_twice_leaves_what_it_leaves_once_and_says_so() {
         let by = || "a".to_owned();

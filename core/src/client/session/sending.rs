@@ -1,12 +1,13 @@
-//! Who gets which place, and what leaves when.
+//! Which request gets which place, and when frames leave.
 //!
 //! Invariants:
-//! - One place is given at a time, and only once all that was taken over under older epochs has its answer.
-//! - One frame is under way at a time, or, where their order is kept, two: the second begins behind the first. What is not answered for good is
-//!   in the next one again, in the same order.
-//! - What has a place of an older epoch leaves before what has one of its own, which may have no room until that is answered.
-//! - A request is in one of them at most.
-//! - A holder that is fenced gives no more places, and sends only what it has sent before.
+//! - One place is given at a time, and only once all requests that were taken over under older epochs have their
+//!   answers.
+//! - One frame is under way at a time, or two if the transport keeps their order: the second starts behind the first. A
+//!   request that is not answered for good is in the next frame again, in the same order.
+//! - Requests with a place of an older epoch leave before requests of this epoch, which may have no room until then.
+//! - A request is in one frame at a time.
+//! - A fenced holder gives no more places, and sends only what it has sent before.
 
 use super::super::action::Ticket;
 use super::frame::{self, Element};
@@ -17,22 +18,23 @@ use super::row::{Change, Place};
 use super::{Action, FRAME_BYTES_MAX, PATIENCE_MS_MAX, TAKE_OVER, WINDOW};
 use crate::rules::{Rule, holds};
 
-/// What is under way.
+/// A frame that is under way.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) attempt: u64,
     pub(super) ends_ms: i64,
-    /// The requests in it, and whether each left as a cancellation; none: the take-over. One that only acknowledges has its ticket.
+    /// The requests in it, and for each whether it left as a cancellation. Empty for the take-over. An attempt that
+    /// only acknowledges has the ticket [`TAKE_OVER`].
     pub(super) requests: Vec<(Ticket, bool)>,
     pub(super) is_batch: bool,
-    /// Whether it left beside another. That this one has not taken effect before says nothing of it, so no gap is held against it.
+    /// Whether it left beside another. The first may not have taken effect yet, so no gap counts against the second.
     pub(super) is_second: bool,
-    /// Whether another may leave beside it: it has nothing but requests, all of one epoch.
+    /// Whether another may leave beside it: it has only requests, no cancellations, and all of this epoch.
     may_be_first: bool,
 }
 
 impl Session {
-    /// Does all that can be done now.
+    /// Does everything that can be done now.
     pub(super) fn advance(&mut self, now_ms: i64) {
         let is_due = |request: &super::request::Request| matches!(request.stage, Stage::Changing { again_ms: Some(again_ms), .. } if again_ms <= now_ms);
         while self.requests.first(List::Failed).is_some_and(|(again_ms, _)| again_ms <= now_ms) {
@@ -41,12 +43,12 @@ impl Session {
             let Stage::Changing { change, .. } = &request.stage else { break };
             let change = change.clone();
             match &self.ended {
-                // There is no such place any more.
+                // This place can't be given any more.
                 Some(failure) if change.gives_place() => self.fence(ticket, failure.clone().never_ran()),
                 _ => self.with(ticket, |request, actions| request.change(actions, ticket, change)),
             }
         }
-        // What is given up is so after a reload too.
+        // That a request was given up is stored, so that it holds after a reload.
         while let Some((_, ticket)) = self.requests.first(List::GivenUp) {
             let by = self.settings.owner.clone();
             self.with(ticket, |request, actions| request.change(actions, ticket, Change::Cancel { by }));
@@ -56,23 +58,26 @@ impl Session {
         while !self.is_held && self.due_ms <= now_ms && self.is_to_send() && self.may_leave() && self.send(now_ms) {}
     }
 
-    /// Up to here it needs no answer any more.
+    /// The number up to which all requests are gone, or have their answer in the row.
     fn heard(&self) -> i64 {
         let held = self.requests.first(List::Held).filter(|_| holds(Rule::AckHeld));
         held.map_or(self.next_seq, |(seq, _)| seq) - 1
     }
 
-    /// Up to here nobody on this store does, as far as that is waited for.
+    /// The number to acknowledge: the same, but not past what other tabs on this store have still to hear, as far as
+    /// the session waits for them.
     fn ack(&self) -> i64 {
         self.unheard_seq.map_or(i64::MAX, |seq| seq - 1).min(self.heard())
     }
 
-    /// Whether a place can do without acknowledging what holders before it, on this store or another, may still have to hear.
+    /// Whether the request with this number can leave without acknowledging answers that earlier holders, on this store
+    /// or another, may still have to hear.
     fn has_room(&self, seq: i64) -> bool {
         !self.is_pressed && seq <= self.taken_over_seq + WINDOW
     }
 
-    /// Gives a place to the first that has none, if it may have one. The others are stored without.
+    /// Gives a place to the first request without one, if there is a place. If not, stores the new requests without a
+    /// place.
     fn give_places(&mut self) {
         let Some((ticket, may_store)) = self.next_without_place() else { return };
         let place = self.epoch.map(|epoch| Place { epoch, seq: self.next_seq });
@@ -98,7 +103,8 @@ impl Session {
         }
     }
 
-    /// The first that has no place, and whether it may be that none is to be had for a while.
+    /// The first request without a place. The flag says whether new requests may be stored without one: not while this
+    /// request is getting its place.
     fn next_without_place(&self) -> Option<(Ticket, bool)> {
         let (_, ticket) = self.requests.first(List::Lacking)?;
         let is_getting_one =
@@ -107,7 +113,7 @@ impl Session {
     }
 
     fn has_places(&self) -> bool {
-        // What was taken over comes first, under its own epoch.
+        // Requests that were taken over come first, under their own epochs.
         let numbered = self.requests.listed(List::Numbered);
         let waits_for_old =
             [numbered.first(), numbered.last()].iter().flatten().any(|(epoch, _)| Some(*epoch) != self.epoch);
@@ -118,9 +124,10 @@ impl Session {
             && (self.has_room(self.next_seq) || self.next_seq <= self.heard() + WINDOW)
     }
 
+    /// The requests that may be sent, in order.
     fn sendable(&self) -> impl Iterator<Item = (Ticket, &super::request::Request)> {
         let has_ended = self.ended.is_some();
-        // What comes after one that is about to be cancelled would leave a gap.
+        // If a request is about to be cancelled, the requests after it would leave a gap.
         let blocked = self.requests.first(List::Cancelling).map_or(Ticket::MAX, |(_, ticket)| ticket);
         let placed = self.requests.listed(List::Ready).iter().map(|(_, ticket)| *ticket);
         let before = placed.filter(move |ticket| *ticket < blocked);
@@ -157,13 +164,13 @@ impl Session {
         is_own && !request.leaves_as_cancellation() && !request.goes_alone
     }
 
-    /// What was under way is so no more.
+    /// Takes note that a frame is no longer under way. `None` if it was not.
     pub(super) fn land(&mut self, now_ms: i64, attempt: u64) -> Option<InFlight> {
         let is_it = |each: &mut InFlight| each.attempt == attempt;
         let landed = self.second.take_if(is_it).or_else(|| {
             let landed = self.in_flight.take_if(is_it)?;
             self.in_flight = self.second.take();
-            // It has waited for the other.
+            // The next frame had to wait for this one, so its time starts now.
             if let Some(next) = &mut self.in_flight {
                 next.ends_ms = now_ms + self.patience_ms;
             }
@@ -175,7 +182,7 @@ impl Session {
         Some(landed)
     }
 
-    /// Sends what is to be sent; whether it did. Behind another leaves a full frame or none.
+    /// Sends the next frame. Returns whether it did: behind another frame, only a full one leaves.
     fn send(&mut self, now_ms: i64) -> bool {
         self.last_attempt += 1;
         let attempt = self.last_attempt;
@@ -186,7 +193,7 @@ impl Session {
             self.in_flight = Some(InFlight { attempt, ends_ms, requests, is_batch, is_second, may_be_first });
             return true;
         }
-        // Who holds the session no more acknowledges nothing.
+        // A holder that lost the session acknowledges nothing.
         let ack = Some(self.ack()).filter(|ack| *ack > 0 && self.ended.is_none() && !self.has_room(self.next_seq - 1));
         let is_second = self.in_flight.is_some();
         let (mut elements, mut requests, mut count, mut bytes) = (Vec::new(), Vec::new(), 0, 0);
@@ -195,7 +202,7 @@ impl Session {
             if self.settings.ahead > 0 { self.elements_max.min(self.settings.ahead) } else { self.elements_max };
         for (ticket, request) in self.sendable() {
             let Some(place) = request.entry.place else { continue };
-            // An older epoch acknowledges nothing.
+            // A request under an older epoch acknowledges nothing.
             let is_cancelled = request.leaves_as_cancellation();
             let ack = ack.filter(|_| Some(place.epoch) == self.epoch);
             if let Some(ack) = ack.filter(|_| requests.is_empty() && is_cancelled && self.cancels_with_ack) {
@@ -214,7 +221,7 @@ impl Session {
             elements.push(element);
             requests.push((ticket, is_cancelled));
         }
-        // What is too large for a frame of a socket goes by itself.
+        // A request that is too large for a frame of a socket goes by itself.
         let is_batch = elements.len() > 1 || (self.settings.is_framed && bytes <= FRAME_BYTES_MAX && !goes_alone);
         may_be_first &= is_batch && self.settings.ahead > 0;
         if is_second && !(may_be_first && count == self.settings.ahead) {
@@ -233,7 +240,8 @@ impl Session {
         true
     }
 
-    /// A frame did not come through in time: the next one is shorter, or, where that can't be, has longer.
+    /// After a frame that did not come through in time, the next one has half as many requests. If it had only one, the
+    /// next attempt may take twice as long.
     pub(super) fn shorten(&mut self, frame: &InFlight) {
         match frame.requests.len() {
             0 => {}
@@ -242,7 +250,7 @@ impl Session {
         }
     }
 
-    /// Nothing is sent for so long, or for the interval.
+    /// Sends nothing for `after_ms` or the retry interval, whichever is longer.
     pub(super) fn wait(&mut self, now_ms: i64, after_ms: i64) {
         self.not_before_ms = self.not_before_ms.max(now_ms + after_ms);
         self.due_ms = self.due_ms.max(now_ms + after_ms.max(self.settings.retry_interval_ms));

@@ -1,8 +1,10 @@
-//! What became of the changes of a row, and what follows.
+//! What the machine of a session does when the host reports the result of a row's change.
 //!
 //! Invariants:
-//! - What is stored decides. A change that the store did not make is made again, but for that of a new request, which is taken back.
-//! - A place that was given, or may have been, is nobody else's. Where somebody who took its row over may be done with it, it is closed.
+//! - What the row says decides. If the store failed at a change, it is made again. Only a new request is not stored
+//!   again: its caller is told, and if the row may exist with a place, it is deleted.
+//! - A place that was given, or may have been, is given to nobody else. If somebody may have taken the row over and be
+//!   done with the request, its place is closed.
 
 use super::super::action::Ticket;
 use super::super::failure::ClientCode;
@@ -14,7 +16,7 @@ use super::row::{Change, Changed};
 use std::rc::Rc;
 
 impl Session {
-    /// Reports what became of [`Action::Change`]; `None`: the store failed, and nothing was changed.
+    /// Reports the result of an [`Action::Change`]. `None`: the store failed. It may have made the change all the same.
     pub fn changed(&mut self, now_ms: i64, ticket: Ticket, changed: Option<Changed>) {
         let Some(mut request) = self.requests.remove(&ticket) else { return };
         let stage = std::mem::replace(&mut request.stage, Stage::Waiting);
@@ -31,7 +33,7 @@ impl Session {
         self.advance(now_ms);
     }
 
-    /// What follows from a change. Whether the request stays in hand.
+    /// Handles the result of a change. Returns whether the request stays in hand.
     fn follow(
         &mut self,
         now_ms: i64,
@@ -44,14 +46,15 @@ impl Session {
             (Change::Add(entry), None) => {
                 let failure = Answered::Failure(ClientCode::StoreFailed.into());
                 request.conclude(&mut self.actions, ticket, Rc::new(failure), &self.settings.owner);
-                // A store may have made what it failed at: nothing else gets that place before its row is gone for sure.
+                // The store may have made the change that it failed at. No other request gets this place until the row
+                // is surely gone.
                 if entry.place.is_some() {
                     self.in_doubt = ticket;
                     request.entry.place = entry.place;
                     request.change(&mut self.actions, ticket, Change::Remove);
                 }
             }
-            // Its answer came meanwhile, and waits no longer: neither does it for a store that fails.
+            // The answer came during the change. It does not wait for a store that fails either.
             (Change::Cancel { .. }, _) if request.answered.is_some() => {
                 if let Some(answered) = request.answered.take() {
                     request.conclude(&mut self.actions, ticket, answered, &self.settings.owner);
@@ -69,7 +72,7 @@ impl Session {
                 request.is_stored = false;
                 request.deliver(&mut self.actions, ticket);
             }
-            // Its place is to be closed all the same, or nothing behind it could go on.
+            // The place has to be closed all the same, or nothing behind it could go on.
             (Change::Cancel { .. }, Some(Changed::Not))
                 if request.entry.place.is_some()
                     && (self.ended.is_none() || request.has_caller && request.was_sent) =>
@@ -79,7 +82,7 @@ impl Session {
                 request.stage = Stage::Placed;
             }
             (change, Some(Changed::Not)) => {
-                // Somebody else sees to it, or its answer was given there.
+                // Another tab sends the request, or has had its answer.
                 let is_awaited = request.has_caller;
                 request.answered.get_or_insert_with(|| Rc::new(Answered::Failure(ClientCode::OutcomeLost.into())));
                 if is_awaited {
@@ -105,13 +108,15 @@ impl Session {
         true
     }
 
-    /// Whether somebody may have had its requests run under places of which it was never told that they are given, and be done with them. Who is known to
-    /// live is left what is its own.
+    /// Whether another tab may have taken over requests whose places this holder never heard were given, have had them
+    /// run, and be done with them. Only where nobody can tell who lives: otherwise the rows of a living owner are left
+    /// alone.
     fn loses_places(&self) -> bool {
         self.is_blind && self.ended.is_none()
     }
 
-    /// Its answer is given, and no row is there that would be its own: what is left is to close its place, behind which others can go on.
+    /// The request has its answer, and no row of its own. All that is left is to close its place, so that the requests
+    /// behind it can go on.
     fn close(&mut self, request: &mut Request) {
         (request.has_caller, request.is_stored, request.is_cancelling) = (false, false, true);
         request.entry.is_cancelling = true;
@@ -120,16 +125,16 @@ impl Session {
         self.in_doubt = TAKE_OVER;
     }
 
-    /// It is stored as its entry says.
+    /// The row is stored as the request's entry says.
     fn go_on(&mut self, ticket: Ticket, request: &mut Request) {
         if let Some(answered) = request.entry.answered.clone() {
             request.answered = Some(answered);
             return request.deliver(&mut self.actions, ticket);
         }
         request.stage = if request.entry.place.is_some() { Stage::Placed } else { Stage::Waiting };
-        // It may have been given up by who had it before.
+        // The former owner may have given it up.
         request.is_cancelling |= request.entry.is_cancelling;
-        // What was taken over with a place may have left under it.
+        // A request that was taken over with a place may have left under it.
         request.was_sent |=
             !request.has_caller && request.entry.place.is_some_and(|place| Some(place.epoch) != self.epoch);
         if let Some(failure) = self.ended.clone().filter(|_| !request.was_sent) {
