@@ -1,8 +1,12 @@
-//! What JavaScript says to the machine, and what it is told.
+//! The calls that JavaScript makes to the machine of an outbox, and the bytes of their inputs and outputs.
 //!
-//! In: a byte that says what, the clock in ms, and what belongs to it ([`Host::call`]). Out: when the host is to wake the
-//! machine, if ever; how many requests have no answer, and how many of them are paused; a result; then what is to be done, one after the other, each with a byte that says what
-//! ([`write_action`]). The same bytes in the other half: `sdk/js/machine.js`.
+//! An input is a byte that names the call, the clock in ms, and the call's arguments ([`Host::call`]). An output is:
+//! 1. when the host has to wake the machine, if ever
+//! 2. how many requests have no answer, and how many of them are paused
+//! 3. the result of the call
+//! 4. the actions, one after the other, each with a byte that names it ([`write_action`])
+//!
+//! `sdk/js/machine.js` has the same bytes for the other side.
 
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::numbered::Numbered;
@@ -14,21 +18,22 @@ use semel_core::client::{
 use semel_core::message::{Headers, Response};
 use semel_core::text::{decimal, joined, split};
 
-/// All rows, by id.
+/// Rows, each with its id.
 pub(crate) type Rows = Vec<(String, Vec<u8>)>;
 
-/// A change that is on its way to the store.
+/// A change that the store has yet to make.
 #[derive(Debug)]
 struct Changing {
     ticket: u64,
-    /// Who made the request, as [`Client::maker_of`] says: it may not be in hand any more by the time that the store does it.
+    /// The maker, from [`Client::maker_of`]. It is kept here because the request may no longer be in hand when the
+    /// store makes the change.
     maker: String,
     change: Change,
-    /// What it did, if the store's transaction commits.
+    /// The result, which counts if the store's transaction commits.
     changed: Option<Changed>,
 }
 
-/// The machine of one outbox, and what the host has to report.
+/// The machine of one outbox, and the changes that the host has yet to report.
 #[derive(Debug, Default)]
 pub struct Host {
     client: Option<Client>,
@@ -37,18 +42,18 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that is not open yet.
+    /// Makes a host without an open outbox.
     pub const fn new() -> Self {
         Self { client: None, changes: Numbered::new(), last_change: 0 }
     }
 
-    /// Does what `input` says. `None`: it can't be read.
+    /// Makes the call that `input` describes. `None`: the input can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
         let mut result = Writer::default();
         match what {
-            // Which outbox it is: once and for all.
+            // Opens the outbox. Later calls change nothing.
             0 => {
                 let settings = Settings {
                     outbox: input.text(),
@@ -63,7 +68,7 @@ impl Host {
                 input.end()?;
                 self.client.get_or_insert_with(|| Client::new(settings));
             }
-            // What is stored, and who lives, one a line. Back: who owns what is pending, one a line.
+            // The stored rows; the owners that live, one a line. Result: the owners of the pending rows, one a line.
             1 => {
                 let rows = rows(&mut input);
                 let lives = input.optional(Reader::text);
@@ -74,7 +79,7 @@ impl Host {
                 self.client.as_mut()?.stored(now_ms, &rows, is_alive).ok()?;
                 result.text(&owners(&rows));
             }
-            // A request, and whether it waits for those before it. Back: its ticket, or 0 where its id is another request's.
+            // A request; whether it waits for those before it. Result: its ticket, or 0 if its id is another request's.
             2 => {
                 let id = input.text();
                 let draft = read_draft(&mut input);
@@ -83,7 +88,8 @@ impl Host {
                 let ticket = self.client.as_mut()?.request(now_ms, id, draft, is_ordered);
                 result.integer(ticket.unwrap_or(0) as i64);
             }
-            // The id of a request for whose answer somebody waits; one that may be in hand. Back: its ticket, 0 where there is none.
+            // 20: the id of a request for whose answer a caller waits. 21: an id that may be in hand. Result: the
+            // ticket, or 0 if there is none.
             20 | 21 => {
                 let id = input.text();
                 input.end()?;
@@ -91,14 +97,15 @@ impl Host {
                 let ticket = if what == 20 { client.watch(id) } else { client.ticket_of(&id).unwrap_or(0) };
                 result.integer(ticket as i64);
             }
-            // The answer to an attempt. Its members: of a body that is a JSON object, those that are strings.
+            // The answer to an attempt. Its members: those of a JSON object in the body that are strings.
             3 => {
                 let attempt = input.integer() as u64;
                 let answer = read_answer(&mut input);
                 input.end()?;
                 self.client.as_mut()?.answered(now_ms, attempt, answer);
             }
-            // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
+            // Inside the store's transaction: the number of a change, and the row as it is. Result: `0` to leave the
+            // row, `1` and the row to write, or `2` to delete it.
             4 => {
                 let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
                 input.end()?;
@@ -107,7 +114,8 @@ impl Host {
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }
-            // Whether that transaction was committed. Back: the request, where it waits until the store does it.
+            // The number of a change, and whether its transaction was committed. Result: the request, if the change
+            // failed and the request has no answer.
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
@@ -119,13 +127,13 @@ impl Host {
                     write_request(&mut result, ticket, client.describe(ticket));
                 }
             }
-            // What is stored. Back: each request without an answer, one a line, with tabs between.
+            // The stored rows. Result: each request without an answer, one a line, with tabs between its fields.
             6 => {
                 let rows = rows(&mut input);
                 input.end()?;
                 result.text(&lines_of(self.client.as_ref()?.overview(&rows).ok()?));
             }
-            // In the store's transaction, a row as it is. Back: whether it may be deleted.
+            // Inside the store's transaction: a row as it is. Result: whether it may be deleted.
             22 => {
                 let row = input.bytes();
                 input.end()?;
@@ -142,18 +150,18 @@ impl Host {
                     9 => client.delivered(now_ms, number),
                     // The application gives a request up.
                     10 => client.give_up(now_ms, number),
-                    // A request is to be sent again after a pause.
+                    // The application resumes a paused request.
                     11 => client.resume(now_ms, number),
-                    // So are all.
+                    // The application resumes all paused requests.
                     12 => client.resume_all(now_ms),
                     // Time has passed.
                     13 => client.wake(now_ms),
                     // A clock has jumped.
                     14 => client.doubt_clock(),
-                    // The network is gone; it is there again.
+                    // 16: the network is gone. 17: it is back.
                     16 => client.set_offline(now_ms, true),
                     17 => client.set_offline(now_ms, false),
-                    // Nobody waits for an answer any more.
+                    // The caller no longer waits.
                     19 => client.leave(number),
                     _ => return None,
                 }
@@ -183,10 +191,10 @@ impl Host {
     }
 }
 
-/// Writes what is to be done.
+/// Writes an action.
 fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, changes: &mut Numbered<Changing>) {
     match action {
-        // The number of a change, and the row's id. With `7`, nobody waits for it.
+        // The number of the change, and the row's id. With `7` instead of `0`, nobody waits for the change.
         Action::Change { ticket, id, change } => {
             out.byte(if matches!(change, Change::Settle { .. }) { 7 } else { 0 });
             let maker = client.maker_of(ticket).to_owned();
@@ -194,7 +202,7 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             out.integer(number as i64);
             out.text(&id);
         }
-        // Ids, one a line.
+        // The ids, one a line.
         Action::Remove(ids) => {
             let mut lines = String::new();
             for id in &ids {
@@ -203,7 +211,7 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             out.byte(1);
             out.text(&lines);
         }
-        // The attempt, method, target, header lines, body.
+        // The attempt, method, target, header lines and body.
         Action::Transmit(made) => {
             out.byte(2);
             write_transmission(out, &made);
@@ -213,19 +221,19 @@ fn write_action(out: &mut Writer, client: &Client, action: Action, number: u64, 
             out.byte(3);
             out.integer(attempt as i64);
         }
-        // The ticket, the request, to whom, what.
+        // The ticket, the request, the receiver and the answer.
         Action::Deliver { ticket, to, answered } => {
             out.byte(4);
             write_request(out, ticket, client.describe(ticket));
             write_answered(out, to, &answered);
         }
-        // The id, why.
+        // The id and the failure.
         Action::GiveUp { id, failure } => {
             out.byte(5);
             out.text(&id);
             write_failure(out, &failure);
         }
-        // The ticket, the request, why.
+        // The ticket, the request and the failure.
         Action::Pause { ticket, failure } => {
             out.byte(6);
             write_request(out, ticket, client.describe(ticket));
@@ -267,7 +275,7 @@ pub(crate) fn write_row(out: &mut Writer, write: Write) {
     }
 }
 
-/// Each request without an answer, one a line, with tabs between.
+/// The requests without an answer, one a line, with tabs between their fields.
 #[inline(always)]
 pub(crate) fn lines_of(all: Vec<Overview>) -> String {
     let mut lines = String::new();
@@ -339,7 +347,7 @@ fn owners(rows: &Rows) -> String {
     owners
 }
 
-/// None of what is joined here holds a tab or a line feed.
+/// Adds a line with tabs between the texts. None of the texts contains a tab or a line feed.
 fn push_line(lines: &mut String, texts: &[&str]) {
     let mut before = if lines.is_empty() { "" } else { "\n" };
     for text in texts {

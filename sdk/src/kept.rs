@@ -1,7 +1,7 @@
-//! The rows of a session that are stored nowhere but in memory, where the machine is: nobody else can see them, so no store is asked, and a change
-//! takes no call of the host.
+//! The rows of a session that are stored only in the module's own memory. Nobody else can see them, so no store is
+//! asked, and a change needs no call of the host.
 //!
-//! Invariant: a row changes as it does in a store, by [`Change::made`].
+//! Invariant: a row changes as it would in a store, by [`Change::made`].
 
 use super::host::Rows;
 use semel_core::client::Ticket;
@@ -9,7 +9,7 @@ use semel_core::client::numbered::Numbered;
 use semel_core::client::session::row::encode;
 use semel_core::client::session::{Change, Changed, Entry};
 
-/// The rows, with their ids.
+/// The rows, with their ids, by the ticket of their request.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Numbered<(String, Entry)>);
 
@@ -24,7 +24,7 @@ impl Kept {
         Changed::Made(row)
     }
 
-    /// Adds all of them, as they are stored elsewhere.
+    /// Adds all rows to `rows`, encoded as in a store.
     pub(crate) fn list(&self, rows: &mut Rows) {
         for (_, (id, row)) in self.0.iter() {
             rows.push((id.clone(), encode(row)));

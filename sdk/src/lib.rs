@@ -1,15 +1,15 @@
-//! The client in WebAssembly: `semel-core`'s machine, bytes in and bytes out.
+//! The client in WebAssembly: the machine of `semel-core`, with bytes as input and output.
 //!
-//! The module imports nothing. What needs the world (`fetch`, IndexedDB, timers, clocks, promises) is in `sdk/js/`, where
-//! it takes a fraction of the bytes; nothing is decided there. An outbox has an instance of its own: what it held is gone
-//! with it, and a trap ends no other.
+//! The module imports nothing. Everything that needs the outside world (`fetch`, IndexedDB, timers, clocks, promises)
+//! is in `sdk/js/`, where it takes a fraction of the bytes; nothing is decided there. Each outbox has an instance of
+//! the module. When an outbox ends, its memory goes with it, and a trap ends no other outbox.
 //!
-//! How the host calls: it writes what it has to say at [`semel_input`], calls [`semel_call`], and reads the answer, of
-//! [`semel_length`] bytes, before it calls again. [`host`] says what stands in both.
+//! How the host makes a call: it writes the input at [`semel_input`], calls [`semel_call`], and reads the output of
+//! [`semel_length`] bytes before the next call. [`host`] describes both.
 //!
 //! Invariants:
-//! - Nothing is decided here either: what to store, when to send and what an answer means is the machine's.
-//! - What can't be read changes nothing.
+//! - Nothing is decided here either. The machine decides what to store, when to send, and what an answer means.
+//! - An input that can't be read changes nothing.
 
 pub mod host;
 mod kept;
@@ -21,7 +21,7 @@ pub use host::Host;
 
 use std::cell::RefCell;
 
-/// What this module holds: the outbox, or, where it is compiled with the feature `session`, a session.
+/// What this module holds: an outbox, or a session if it is compiled with the feature `session`.
 #[cfg(not(feature = "session"))]
 type Held = Host;
 #[cfg(feature = "session")]
@@ -38,10 +38,10 @@ thread_local! {
         const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: Vec::new() }) };
 }
 
-/// As much is kept to be written to again.
+/// The largest input buffer, in bytes, that is kept for the next call.
 const INPUT_KEPT: usize = 1 << 16;
 
-/// Where the host is to write `length` bytes at most.
+/// Where the host writes its input, of up to `length` bytes.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "input")]
 pub extern "C" fn semel_input(length: usize) -> *mut u8 {
@@ -53,7 +53,7 @@ pub extern "C" fn semel_input(length: usize) -> *mut u8 {
     })
 }
 
-/// Does what was written there, in as many bytes, and returns where the answer is.
+/// Makes the call that the first `length` bytes of the input describe. Returns where the output is.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "_call")]
 pub extern "C" fn semel_call(length: usize) -> *const u8 {
@@ -67,7 +67,7 @@ pub extern "C" fn semel_call(length: usize) -> *const u8 {
     })
 }
 
-/// How long it is; zero: what was written can't be read.
+/// The length of the output in bytes. 0: the input could not be read.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "length")]
 pub extern "C" fn semel_length() -> usize {

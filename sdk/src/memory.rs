@@ -1,12 +1,13 @@
-//! The module's memory: blocks of few sizes, and a list of the free ones of each, so that one is found at once.
+//! The module's memory allocator: blocks of a few sizes, with a list of free blocks for each size, so that a free block
+//! is found at once.
 //!
 //! Invariants:
-//! - A block has one size for ever: there are four to each doubling, so a quarter of it is lost at most, and what was free is used again by what is
-//!   as large. So all that was ever in use at once of each size is what the memory grows to.
-//! - A block is aligned to 8 bytes. Who asks for more gets none; nothing here does.
+//! - A block keeps its size for ever, and is used again only for that size. So the memory grows to the sum of the peak
+//!   uses of all sizes. There are four sizes to each doubling, so at most a quarter of a block is wasted.
+//! - A block is aligned to 8 bytes. A request for more alignment gets no block; nothing here makes one.
 //!
-//! By hand: a list of all free blocks takes the longer the more waits, and what is published and is as fast as this takes half a kilobyte more of
-//! what every visitor downloads.
+//! Written by hand: one list of all free blocks takes longer the more blocks there are, and a published allocator as
+//! fast as this one takes half a kilobyte more, which every visitor downloads.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32::memory_grow;
@@ -15,7 +16,8 @@ use core::ptr::null_mut;
 
 const PAGE: usize = 65_536;
 const ALIGN: usize = 8;
-/// Sizes up to 64 are apart by this many bits; each doubling beyond by one more.
+/// Sizes up to 64 bytes differ by this power of two. In each doubling beyond, they differ by twice as much as in the
+/// one before.
 const BITS_MIN: u32 = 3;
 const SIZES: usize = 256;
 
@@ -25,14 +27,14 @@ pub(crate) struct Blocks(UnsafeCell<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The first free block of each size; it holds where the next one is.
+    /// The first free block of each size. Each free block holds the address of the next one.
     free: [*mut u8; SIZES],
-    /// What was never in use, up to the end of the memory.
+    /// The memory from here to `end` was never in use.
     fresh: usize,
     end: usize,
 }
 
-// SAFETY: wasm without the feature `atomics` has one thread.
+// SAFETY: WebAssembly without the feature `atomics` has one thread.
 #[allow(unsafe_code)]
 unsafe impl Sync for Blocks {}
 
@@ -42,7 +44,7 @@ impl Blocks {
     }
 }
 
-/// Which of the sizes holds `layout`, and how many bytes it is.
+/// The index of the size that holds `layout`, and that size in bytes.
 fn sized(layout: Layout) -> (usize, usize) {
     let last = layout.size() - 1;
     let bits = (last | 63).ilog2() - 2;
@@ -51,7 +53,8 @@ fn sized(layout: Layout) -> (usize, usize) {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: a block is in a list only while nobody has it, and lists are apart by size; what is fresh is beyond all that was given out.
+// SAFETY: a block is in a list only while nobody uses it; each list has blocks of one size; fresh memory is beyond all
+// that was given out.
 unsafe impl GlobalAlloc for Blocks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let state = unsafe { &mut *self.0.get() };
@@ -71,7 +74,7 @@ unsafe impl GlobalAlloc for Blocks {
             if before == usize::MAX {
                 return null_mut();
             }
-            // What others have grown lies between.
+            // Somebody else has grown the memory in between, so the new pages are apart.
             if before * PAGE != state.end {
                 state.fresh = before * PAGE;
             }

@@ -1,7 +1,7 @@
-//! What JavaScript says to the machine of a session, and what it is told.
+//! The calls that JavaScript makes to the machine of a session, and the bytes of their inputs and outputs.
 //!
-//! The same calls and the same bytes as in [`super::host`], as far as there is such a thing in a session: one driver in JavaScript
-//! drives either.
+//! The calls and bytes are those of [`super::host`], as far as a session has them. So one driver in JavaScript drives
+//! both.
 
 use super::host::{
     lines_of, read_answer, read_draft, rows, write_answered, write_failure, write_request, write_row,
@@ -15,39 +15,40 @@ use semel_core::client::session::left::are_readable;
 use semel_core::client::session::{AHEAD, Action, Change, Changed, Session, Settings};
 use semel_core::text::split;
 
-/// A change that is on its way to the store.
+/// A change that the store has yet to make.
 #[derive(Debug)]
 struct Changing {
     ticket: u64,
     change: Change,
-    /// What it did, if the store's transaction commits.
+    /// The result, which counts if the store's transaction commits.
     changed: Option<Changed>,
 }
 
-/// The machine of one session, and what the host has to report.
+/// The machine of one session, and the changes that the host has yet to report.
 #[derive(Debug, Default)]
 pub struct Host {
     session: Option<Session>,
-    /// The rows, where they are nowhere else.
+    /// The rows, if they are stored only here.
     kept: Option<Kept>,
     changes: Numbered<Changing>,
     last_change: u64,
 }
 
 impl Host {
-    /// One that is not open yet.
+    /// Makes a host without an open session.
     pub const fn new() -> Self {
         Self { session: None, kept: None, changes: Numbered::new(), last_change: 0 }
     }
 
-    /// Does what `input` says. `None`: it can't be read.
+    /// Makes the call that `input` describes. `None`: the input can't be read.
     pub fn call(&mut self, input: &[u8]) -> Option<Vec<u8>> {
         let mut input = Reader::new(input);
         let (what, now_ms) = (input.byte(), input.integer());
         let told = input.rest();
         let mut result = Writer::default();
         match what {
-            // Which session it is, and what is stored: once and for all. What can't be read is never taken over.
+            // Opens the session, given the stored rows. The host calls this once. If a row can't be read, the session
+            // is never taken over.
             0 => {
                 let mut settings = Settings {
                     outbox: input.text(),
@@ -77,7 +78,8 @@ impl Host {
                 self.kept = is_kept.then(Kept::default);
                 self.session.get_or_insert_with(|| Session::new(settings)).give_up_after(gives_up_after_ms);
             }
-            // What is stored, and who lives, one a line. Back: a text, as the outbox gives one; nobody here watches for owners.
+            // The stored rows; the owners that live, one a line. Result: a text, as for an outbox, but empty, since no
+            // session watches for owners.
             1 => {
                 let rows = rows(&mut input);
                 let lives = input.optional(Reader::text);
@@ -89,12 +91,12 @@ impl Host {
                 session.stored(now_ms, &rows, is_alive).ok()?;
                 result.text("");
             }
-            // What the receivers of answers have, by their tickets, and requests: at the key of the session, each after those before it. Back: the
-            // ticket of the last of them, before which the others' come in a row.
+            // The tickets whose receivers have their answers; then new requests, each in order after the one before it.
+            // Result: the ticket of the last request. The tickets of the others are the numbers before it.
             2 => {
                 let session = self.session.as_mut()?;
                 let mut last = 0;
-                // Read to its end before anything is done.
+                // First read all of it, so that nothing is done if it can't be read.
                 for is_readable in [false, true] {
                     let mut input = Reader::new(told);
                     for _ in 0..input.integer() {
@@ -118,7 +120,8 @@ impl Host {
                 }
                 result.integer(last as i64);
             }
-            // The answer to an attempt. Of a batch, the body holds the answers, each as here.
+            // The answer to an attempt. The body of a batch's answer holds the answers to its requests, each in this
+            // form.
             3 => {
                 let attempt = input.integer() as u64;
                 let answer = read_answer(&mut input);
@@ -129,7 +132,8 @@ impl Host {
                 }
                 session.answered(now_ms, attempt, answer);
             }
-            // In the store's transaction, with the row as it is. Back: `0` to leave it, `1` and the row to write, `2` to delete it.
+            // Inside the store's transaction: the number of a change, and the row as it is. Result: `0` to leave the
+            // row, `1` and the row to write, or `2` to delete it.
             4 => {
                 let (number, row) = (input.integer() as u64, input.optional(Reader::bytes));
                 input.end()?;
@@ -138,7 +142,8 @@ impl Host {
                 changing.changed = Some(changed);
                 write_row(&mut result, write);
             }
-            // Whether that transaction was committed. Back: the request, where it waits until the store does it.
+            // The number of a change, and whether its transaction was committed. Result: the request, if the change
+            // failed and the request has no answer.
             5 => {
                 let (number, is_committed) = (input.integer() as u64, input.flag());
                 input.end()?;
@@ -149,7 +154,8 @@ impl Host {
                     write_request(&mut result, ticket, session.describe(ticket));
                 }
             }
-            // What is stored elsewhere. Back: each request of this session without an answer, one a line, with tabs between.
+            // The rows in the store. Result: each request of this session without an answer, one a line, with tabs
+            // between its fields.
             6 => {
                 let mut rows = rows(&mut input);
                 input.end()?;
@@ -167,13 +173,13 @@ impl Host {
                     8 => session.lost(now_ms, number),
                     // The application gives a request up.
                     10 => session.give_up(now_ms, number),
-                    // It goes on after a pause.
+                    // The application resumes the session.
                     12 => session.resume(now_ms),
                     // Time has passed.
                     13 => session.wake(now_ms),
-                    // A clock has jumped. Nothing goes by it.
+                    // A clock has jumped. A session does not depend on it.
                     14 => {}
-                    // The network is gone; it is there again.
+                    // 16: the network is gone. 17: it is back.
                     16 => session.set_offline(now_ms, true),
                     17 => session.set_offline(now_ms, false),
                     _ => return None,
@@ -193,8 +199,9 @@ impl Host {
                     session.changed(now_ms, *ticket, Some(kept.change(*ticket, id, change)));
                     continue;
                 }
-                // The host gives it before it sends what comes after, and no row is left that could still be lost. So the next frame need not wait until
-                // the host has said that it has done so, and leaves while those who called go on.
+                // The host hands the answer to the caller before it sends what follows, and there is no row in a store
+                // that could still be lost. So the next frame need not wait for the host's report, and leaves while the
+                // callers go on.
                 let given =
                     if let (Some(_), Action::Deliver { ticket, to: Receiver::Caller, .. }) = (&self.kept, &action) {
                         Some(*ticket)
@@ -218,7 +225,7 @@ impl Host {
     }
 }
 
-/// Writes what is to be done: see `write_action` of [`super::host`].
+/// Writes an action, with the bytes of `write_action` in [`super::host`].
 fn write_action(out: &mut Writer, session: &Session, action: Action, number: u64, changes: &mut Numbered<Changing>) {
     match action {
         Action::Change { ticket, id, change } => {
@@ -237,7 +244,7 @@ fn write_action(out: &mut Writer, session: &Session, action: Action, number: u64
         }
         Action::Deliver { ticket, to, answered } => {
             out.byte(4);
-            // Who waits for it knows what it asked for.
+            // A caller knows what it asked for.
             let describe =
                 |(id, method, target)| if to == Receiver::Caller { (id, "", "") } else { (id, method, target) };
             write_request(out, ticket, session.describe(ticket).map(describe));
