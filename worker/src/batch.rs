@@ -1,9 +1,9 @@
-//! The object's side of batches and sockets.
+//! Batches and socket frames, as the key's object handles them.
 //!
 //! Invariants:
-//! - Who asks is what the router has said, in the same words: it is never taken from what the client sends.
-//! - What may have ended the object before, or ends the module now, runs by itself: `batches.js` asks for one after the other. So does all of a
-//!   batch with which the storage fails.
+//! - The principal comes from the router, in the router's own words, never from the client.
+//! - A request that may have ended the object before, or that crashes the module now, runs by itself: `batches.js` asks
+//!   for one after the other. So do all requests of a batch for which the storage fails.
 
 use crate::object::{Object, Purpose};
 use crate::router::Router;
@@ -22,13 +22,13 @@ use semel_core::server::log::{self, Answered};
 use semel_core::server::{Answer, Handler};
 use wasm_bindgen::JsValue;
 
-/// What is to be run by itself.
+/// The requests of a batch have to run one by one.
 struct Alone;
 
-/// What tells a request from others, in the log and of a session.
+/// The headers that identify a request in the log, and its place in a session.
 const NAMING: &[&str] = &["idempotency-key", "semel-session", "traceparent"];
 
-/// Key and asker, as the router has said them.
+/// The key and who asks, as the router wrote them.
 type To<'a> = (&'a str, &'a str);
 
 fn to((key, asker): To<'_>) -> Result<(Key, Asker), Problem> {
@@ -38,8 +38,9 @@ fn to((key, asker): To<'_>) -> Result<(Key, Asker), Problem> {
 }
 
 impl<H: Handler> Object<H> {
-    /// Answers a batch, as a request is answered; or a frame, where there are no headers: `[text]`; `[text, undefined]` where all of it is
-    /// refused; `[close code, reason]` where it can't be read. `None`: each is to run by itself.
+    /// Answers a batch, as a request is answered. Without header `lines`, answers a frame: `[text]`; `[text,
+    /// undefined]` if all of the frame is refused; `[close code, reason]` if the frame can't be read. `None` if each
+    /// request has to run by itself. `is_alone`: they do so, and only the rest is done here.
     pub fn batch(
         &mut self,
         router: &mut Router<H>,
@@ -56,7 +57,7 @@ impl<H: Handler> Object<H> {
                 None => Batch::parse_frame(&key, &asker, wall_ms, body.as_deref())?,
             };
             let (count, frame) = (batch.elements.len(), batch.frame);
-            // Of a batch, the router has counted one.
+            // The router has counted one request of a batch, but none of a frame.
             let taken = match frame {
                 Some(_) if !is_alone => router.gate.take_one(&asker.principal, wall_ms),
                 _ => Ok(()),
@@ -73,7 +74,7 @@ impl<H: Handler> Object<H> {
                 match (answered, &headers) {
                     (Ok(text), None) => Array::of1(&JsValue::from_str(&text)),
                     (Err(problem), None) => {
-                        // What refuses a frame is the answer to all there is in it; one there must be.
+                        // A refusal of a frame is the answer to each request in it. There must be at least one answer.
                         let mut refusals = Answers::default();
                         let refusal = refused(problem);
                         (0..count.max(1)).for_each(|_| refusals.add(refusal.clone(), now_ms));
@@ -94,14 +95,14 @@ impl<H: Handler> Object<H> {
         }
     }
 
-    /// What answers all of a batch.
+    /// Finishes the answer to a whole batch.
     fn whole(&self, answer: Answer, headers: &Headers, wall_ms: i64) -> Array {
         let log = self.line(headers, "POST", None, wall_ms, &answer);
         wire::stamped(answer, &self.cors, headers, log)
     }
 
-    /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before, or the storage fails; of what runs by itself, only
-    /// what goes along with it.
+    /// Runs a batch in one commit, unless one of its requests may have ended the object that ran before, or the storage
+    /// fails. If the requests run by themselves (`is_alone`), only the rest is done, for instance the acknowledgements.
     fn together(
         &mut self,
         asked: Asked<'_>,
@@ -132,9 +133,14 @@ impl<H: Handler> Object<H> {
         Ok((now_ms, texts))
     }
 
-    /// One request of a batch with this deadline: answers it, or, again, counts its crash, `[text, room that is left]`; or, where it is told when the
-    /// object started, counts its start if it may have ended the object before, and, again, says that it did, `[]`: where that can't be counted, the same as
-    /// its answer, for then it is not to run. `None`: it may not. `is_next`: another of the batch was answered before.
+    /// Handles one request of a batch with this deadline.
+    /// - With `started_ms` (when the object started): if the request may have ended the object before, counts its
+    ///   start, and returns `[]`. If the start can't be counted, the request must not run, and this returns its answer.
+    ///   `None`: the request is no suspect.
+    /// - With `started_ms` and `is_again`: says once more that the start was counted, now that this is durable.
+    /// - Without `started_ms`: runs the request, and returns `[text, room that is left]`. `is_next`: another request of
+    ///   the batch was answered before.
+    /// - Without `started_ms`, and `is_again`: counts its crash, and returns the same.
     pub fn one(
         &mut self,
         to: To<'_>,

@@ -1,6 +1,6 @@
-//! The object's side of what its key has sent: what `effects.js` is to send, and what came of it.
+//! The effects of a key, as `effects.js` sends them: which to send next, and what became of each.
 //!
-//! Invariant: of a handler that has nothing sent, none of this is in the module.
+//! Invariant: if the handler emits no effects, the module contains none of this.
 
 use crate::object::Object;
 use crate::storage::console_log;
@@ -11,17 +11,18 @@ use semel_core::server::effects::{Heard, Sending};
 use wasm_bindgen::JsValue;
 
 impl<H: Handler> Object<H> {
-    /// Whether something may be there to be sent.
+    /// Whether there may be effects to send.
     pub fn has_to_send(&self) -> bool {
         self.engine.has_to_send()
     }
 
-    /// When the object has to be awake to send, should it die.
+    /// When the object has to be awake to send effects, in case it dies before; `None` if none is known to wait.
     pub fn wakes_to_send_at(&self, now_ms: f64) -> Option<f64> {
         self.engine.wakes_to_send_at(wire::instant_ms(now_ms)).map(|at_ms| at_ms as f64)
     }
 
-    /// `[lane, token, key or undefined, method, URL, header lines, body]`; undefined: nothing is to be sent now.
+    /// The next effect to send: `[lane, token, key or undefined, method, URL, header lines, body]`; `None` if none is
+    /// due. `chance`: a whole number that was never passed before.
     pub fn send_next(&mut self, now_ms: f64, chance: f64) -> Result<Option<Array>, JsValue> {
         if !H::EMITS {
             return Ok(None);
@@ -39,8 +40,9 @@ impl<H: Handler> Object<H> {
         }))
     }
 
-    /// What came of it: a status, what `Semel-Status` says, and the body; or undefined and a reason; or null and a reason, where it can't be
-    /// sent at all.
+    /// Reports what became of an effect. Either the status, what `Semel-Status` said, and the body. Or `status` is
+    /// undefined, and `text` the reason why no answer came. Or it is null, and `text` the reason why the effect can't
+    /// be sent at all.
     pub fn sent(
         &mut self,
         (lane, token): (f64, f64),

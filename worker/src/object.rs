@@ -1,4 +1,4 @@
-//! The object's side: the engine of one key over the object's storage.
+//! The engine of one key over the storage of the key's object, as JavaScript calls it.
 
 use crate::storage::{ObjectSql, console_log};
 use crate::{settings, wire};
@@ -15,26 +15,26 @@ use semel_core::server::storage::sql::{Sql, SqlError, atomically};
 use semel_core::server::{Answer, Context, Cors, Engine, Failure, Handler};
 use wasm_bindgen::JsValue;
 
-/// Why the object is asked.
+/// Why the object asks the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// An attempt arrived.
     Handle,
-    /// The same, and it follows another in one turn.
+    /// An attempt arrived, and follows another in the same turn of the object.
     Next,
-    /// An attempt crashed.
+    /// The handler crashed on an attempt.
     Crashed,
-    /// A suspect is about to run.
+    /// A suspect is about to run, and its start has to be counted.
     Start,
-    /// The same, and it is counted: this object has said so before.
+    /// The start of a suspect was counted, and is durable.
     Started,
-    /// Another request of the key is under way to the upstream.
+    /// An attempt arrived while another request of the key is under way to the upstream.
     Wait,
-    /// What was sent for an attempt has ended.
+    /// The call that was sent for an attempt has ended.
     Settle(Call, Ended),
 }
 
-/// One of many attempts.
+/// One attempt of a group.
 struct Asked<'a> {
     method: &'a str,
     request: Request,
@@ -62,7 +62,8 @@ pub struct Object<H> {
 }
 
 impl<H: Handler> Object<H> {
-    /// An engine over the `ctx.storage` of an object. `under_way`: as `take_call` names it.
+    /// Makes an engine over the `ctx.storage` of an object. `under_way`: the id that `take_call` returned for the
+    /// request that is under way, if there is one.
     pub fn new(handler: H, storage: JsValue, settings: &str, under_way: Option<String>) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
         let log_sample = Sample::new(config.log_sample_ppm, settings);
@@ -74,7 +75,8 @@ impl<H: Handler> Object<H> {
         Ok(Self { engine, sql, cors, log_sample, suspects: Suspects::default() })
     }
 
-    /// Answers an attempt that arrived at `arrived_ms`. Key and principal are in the headers that the router has set.
+    /// Answers an attempt that arrived at `arrived_ms`. The key and the principal are in the headers that the router
+    /// has set.
     pub fn answer(
         &mut self,
         purpose: Purpose,
@@ -101,9 +103,10 @@ impl<H: Handler> Object<H> {
         }
     }
 
-    /// Answers attempts that came one after the other. `heads`: of each its method, path, query and header lines, and a NUL after each of these;
-    /// `bodies`: all of them; `numbers`: of each the length of its body, less than 0 where it was too large, when it arrived, and now. `None`:
-    /// each is to be asked for by itself.
+    /// Answers several attempts in the order of their arrival. `heads`: for each the method, path, query and header
+    /// lines, each followed by a NUL. `bodies`: all bodies, one after the other. `numbers`: for each the length of its
+    /// body (below 0 if the body was too large), when it arrived, and the current time. `None` if each has to be
+    /// handled by itself.
     pub fn group(&mut self, heads: &str, bodies: &[u8], numbers: &[f64]) -> Option<Array> {
         let mut heads = heads.split('\0');
         let mut bodies = bodies;
@@ -164,15 +167,17 @@ impl<H: Handler> Object<H> {
         }
     }
 
-    /// Whether an attempt may have ended the object that ran before, and is to run. The times are the wall clock's, in Unix ms.
+    /// Whether an attempt may have ended the object that ran before, and would run now. Times are the wall clock's, in
+    /// Unix ms.
     pub fn is_suspect(&self, method: &str, pathname: &str, headers: &str, (started_ms, now_ms): (f64, f64)) -> bool {
         let (started_ms, now_ms) = (wire::instant_ms(started_ms), wire::instant_ms(now_ms));
-        // Nearly all are new, and to read all headers takes as long as to route the request.
+        // Nearly all attempts are new, and reading all headers takes as long as routing the request.
         !suspicion::is_new(headers, started_ms, now_ms)
             && self.suspects((&Method::new(method), pathname), &Headers::from_lines(headers), started_ms, now_ms)
     }
 
-    /// The same of one that is read, or of an element of a batch. The times are in Unix ms.
+    /// The same as [`Object::is_suspect`], for a request whose headers are read, or an element of a batch. Times are in
+    /// Unix ms.
     pub(crate) fn suspects(
         &self,
         (method, pathname): (&Method, &str),
@@ -183,27 +188,27 @@ impl<H: Handler> Object<H> {
         self.suspects.has(method, pathname, headers, started_ms, now_ms) && !self.engine.has_outcome(&self.sql, headers)
     }
 
-    /// Looks at a page of what is stored; whether there is more to look at before anything can be answered.
+    /// Looks at a page of what is stored. Returns whether there is more to look at before anything can be answered.
     pub fn open(&mut self, now_ms: f64) -> Result<bool, JsValue> {
         self.engine.open(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
     }
 
-    /// When the object has to be awake next; undefined: a request will do.
+    /// When the object has to be awake next; `None` if it need not wake by itself.
     pub fn wakes_at(&self, has_registry: bool) -> Option<f64> {
         self.engine.wakes_at(has_registry).map(|at_ms| at_ms as f64)
     }
 
-    /// The object was woken.
+    /// Reports that the object's alarm woke it.
     pub fn woken(&mut self, now_ms: f64) {
         self.engine.woken(wire::instant_ms(now_ms));
     }
 
-    /// Sweeps a page; whether there is one more to sweep now.
+    /// Sweeps a page. Returns whether another page has to be swept now.
     pub fn sweep_page(&mut self, now_ms: f64) -> Result<bool, JsValue> {
         self.engine.sweep_page(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
     }
 
-    /// `[shard, report]` for the registry; undefined: there is nothing to tell.
+    /// `[shard, report]` for the registry; `None` if there is nothing to report.
     pub fn report(&mut self, bytes: f64, now_ms: f64) -> Result<Option<Array>, JsValue> {
         let report = self.engine.report(&self.sql, wire::instant_ms(now_ms), bytes as i64);
         let report = report.map_err(|error| wire::error(&error))?;
@@ -213,7 +218,7 @@ impl<H: Handler> Object<H> {
         }))
     }
 
-    /// The registry's answer to a report; undefined: its list is not as it was told.
+    /// Takes the registry's answer to a report; `None` if the registry did not list the key as reported.
     pub fn reported(&mut self, report: &Array, before_s: Option<f64>, now_ms: f64) -> Result<(), JsValue> {
         let report = wire::received(report, Report::from_row)?;
         let before_s = before_s.map(|before_s| before_s as i64);
@@ -221,23 +226,24 @@ impl<H: Handler> Object<H> {
         ended.map_err(|error| wire::error(&error))
     }
 
-    /// Where there is no registry: drops the name of a key that was deleted.
+    /// Removes the name of a deleted key. For a deployment without a registry.
     pub fn drop_name(&mut self, now_ms: f64) -> Result<(), JsValue> {
         self.engine.drop_name(&self.sql, wire::instant_ms(now_ms)).map_err(|error| wire::error(&error))
     }
 
-    /// Forgets what was first sent before an instant. The sweep takes it from there.
+    /// Forgets the requests that were first sent before an instant, in Unix seconds: moves the fence there. The sweep
+    /// deletes the records later.
     pub fn forget(&mut self, before_s: f64, now_ms: f64) -> Result<(), JsValue> {
         let ended = self.engine.forget(&self.sql, wire::instant_ms(now_ms), before_s as i64);
         ended.map_err(|error| wire::error(&error))
     }
 
-    /// What stands for the key in the log, as far as it is known.
+    /// The hash that stands for the key in the log, as far as it is known.
     pub fn key_hash(&self) -> Option<String> {
         self.engine.key_hash(&self.sql)
     }
 
-    /// `[records, tombstones]` of the key; undefined where its storage can't be read.
+    /// `[records, tombstones]` of the key; `None` if its storage can't be read.
     pub fn count(&mut self, now_ms: f64) -> Option<Array> {
         let ended = self.engine.count(&self.sql, wire::instant_ms(now_ms));
         let note =
@@ -247,7 +253,7 @@ impl<H: Handler> Object<H> {
     }
 }
 
-/// How long an object is young, in ms: after that, no request with an id is a suspect.
+/// How long after its start an object is young, in ms. After that, only requests of sessions can be suspects.
 pub const YOUNG_MS: f64 = suspicion::YOUNG_MS as f64;
 
 fn routed(method: &str, url: (&str, &str), headers: &str, body: Vec<u8>) -> Result<(Request, Key, Principal), Invalid> {
@@ -258,19 +264,19 @@ fn routed(method: &str, url: (&str, &str), headers: &str, body: Vec<u8>) -> Resu
     Ok((request, key, principal))
 }
 
-/// Has panics say where they happened: the exception that JavaScript sees is only `unreachable`.
+/// Makes panics write their message to the log. The exception that JavaScript gets only says `unreachable`.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         note(&panic.to_string());
     }));
 }
 
-/// A line of the log that belongs to no request: an error.
+/// Writes an error to the log that belongs to no request.
 pub fn note(message: &str) {
     console_log(&log::note(wire::instant_ms(js_sys::Date::now()), "error", message));
 }
 
-/// A handler without the engine: each request runs, as often as it is sent. For comparison only.
+/// A handler without the engine: each request runs as often as it is sent. Only for comparison.
 pub struct Plain<H> {
     handler: H,
     sql: ObjectSql,
@@ -278,7 +284,7 @@ pub struct Plain<H> {
 }
 
 impl<H: Handler> Plain<H> {
-    /// A handler over the `ctx.storage` of an object.
+    /// Makes one over the `ctx.storage` of an object.
     pub fn new(handler: H, storage: JsValue) -> Self {
         Self { handler, sql: ObjectSql::new(storage), is_migrated: false }
     }
@@ -310,7 +316,7 @@ impl<H: Handler> Plain<H> {
     }
 }
 
-/// Whether there are tables, but for those of the platform and the demonstration's log.
+/// Whether there are tables besides those of the platform and of the demonstration's log.
 fn has_tables(sql: &ObjectSql) -> Result<bool, SqlError> {
     let statement =
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 4) NOT IN ('_cf_', 'lab_') LIMIT 1";

@@ -1,6 +1,7 @@
-//! The registry's side: one of its shards, or the coordinator of its jobs, over the object's storage.
+//! The registry, as its objects call it: each is a shard, or the coordinator of the registry's jobs, over the object's
+//! storage.
 //!
-//! Invariant: a failure throws. Who asked asks again: nothing here is told to a client but by the coordinator's answers.
+//! Invariant: a failure throws, and the caller asks again. Only the coordinator's answers go to a client.
 
 use crate::storage::ObjectSql;
 use crate::{settings, wire};
@@ -12,7 +13,7 @@ use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{Coordinator, Listing, Progress, Report, Shard, Tried, Visit};
 use wasm_bindgen::prelude::*;
 
-/// What `registry.js` works with.
+/// What `registry.js` calls.
 #[wasm_bindgen]
 pub struct SemelRegistry {
     sql: ObjectSql,
@@ -23,7 +24,7 @@ pub struct SemelRegistry {
 
 #[wasm_bindgen]
 impl SemelRegistry {
-    /// Over the `ctx.storage` of an object.
+    /// Makes one over the `ctx.storage` of an object.
     #[wasm_bindgen(constructor)]
     pub fn new(storage: JsValue, settings: &str) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
@@ -31,15 +32,15 @@ impl SemelRegistry {
         Ok(Self { sql: ObjectSql::new(storage), coordinator: Coordinator::new(config), cors, log_sample })
     }
 
-    /// A shard takes what a key tells, and answers it. Undefined, where its list is not as it was told: objects of a build before take that
-    /// for 0.
+    /// Takes a key's report in a shard. Returns the instant before which the key has to forget, in Unix seconds.
+    /// Undefined if the shard did not list the key as reported; objects of an earlier build read that as 0.
     pub fn report(&self, shard: u8, report: &Array, now_ms: f64) -> Result<Option<f64>, JsValue> {
         let report = wire::received(report, Report::from_row)?;
         let before_s = self.shard(shard).report(&report, wire::instant_ms(now_ms));
         before_s.map(|before_s| before_s.map(|before_s| before_s as f64)).map_err(|error| wire::error(&error))
     }
 
-    /// A shard's part of a listing: how many there are, and the rows of the first ones.
+    /// A shard's part of a listing: the total, and the first rows.
     pub fn list(&self, shard: u8, path: &str) -> Result<Array, JsValue> {
         let listing = Listing::parse(path).map_err(|Invalid(reason)| JsValue::from_str(&reason))?;
         let (total, rows) = self.shard(shard).list(&listing).map_err(|error| wire::error(&error))?;
@@ -47,18 +48,18 @@ impl SemelRegistry {
         Ok(Array::of2(&JsValue::from(total as f64), &rows))
     }
 
-    /// How many keys a shard has.
+    /// The number of keys in a shard.
     pub fn count(&self, shard: u8) -> Result<f64, JsValue> {
         self.shard(shard).count().map(|count| count as f64).map_err(|error| wire::error(&error))
     }
 
-    /// What a shard is to visit next for a job: the place, and the keys.
+    /// The keys that a shard has to visit next for a job, with their place in the shard.
     pub fn visit(&self, shard: u8, id: f64, before_s: f64) -> Result<Array, JsValue> {
         let visit = self.shard(shard).visit(id as i64, before_s as i64);
         visit.map(|visit| wire::array(&visit.to_row())).map_err(|error| wire::error(&error))
     }
 
-    /// What became of a visit, key by key; how far the shard is.
+    /// Takes the result of a visit, key by key. Returns how far the shard is.
     pub fn visited(&self, shard: u8, id: f64, visit: &Array, tried: Vec<String>) -> Result<Array, JsValue> {
         let tried: Vec<Tried> = tried.iter().map(|word| Tried::from_word(word)).collect();
         let visit = wire::received(visit, Visit::from_row)?;
@@ -66,7 +67,7 @@ impl SemelRegistry {
         progress.map(|progress| wire::array(&progress.to_row())).map_err(|error| wire::error(&error))
     }
 
-    /// The coordinator answers an attempt. `keys`: how many each shard has, as far as that is known.
+    /// Answers an attempt at the coordinator. `keys`: the number of keys of each shard, as far as they are known.
     #[expect(clippy::too_many_arguments, reason = "one call, and nothing to make on the other side")]
     pub fn handle(
         &mut self,
@@ -100,7 +101,7 @@ impl SemelRegistry {
         Ok(wire::stamped(answer, &self.cors, &request.headers, line))
     }
 
-    /// The jobs that are not done: `[id, before in Unix s, shards]` of each.
+    /// The jobs that are not done, each as `[id, before in Unix seconds, shards]`.
     pub fn jobs(&self) -> Result<Array, JsValue> {
         let jobs = self.coordinator.jobs(&self.sql).map_err(|error| wire::error(&error))?;
         Ok(jobs
@@ -112,7 +113,7 @@ impl SemelRegistry {
             .collect())
     }
 
-    /// A shard told the coordinator how far its part of a job is.
+    /// Tells the coordinator how far a shard's part of a job is.
     pub fn told(&self, id: f64, shard: u8, progress: &Array) -> Result<(), JsValue> {
         let progress = wire::received(progress, Progress::from_row)?;
         self.coordinator.told(&self.sql, id as i64, shard, &progress).map_err(|error| wire::error(&error))
@@ -123,7 +124,7 @@ impl SemelRegistry {
     }
 }
 
-/// How many shards there are.
+/// The number of shards.
 #[wasm_bindgen]
 pub fn registry_shards() -> u8 {
     semel_core::server::registry::SHARDS

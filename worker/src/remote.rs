@@ -1,6 +1,6 @@
-//! The object's side of requests that are executed elsewhere: what `remote.js` is to send, and what came of it.
+//! Requests that are executed elsewhere, as `remote.js` sends them: which call to send, and what became of it.
 //!
-//! Invariant: what crosses the boundary is read whole, or the request stays in doubt.
+//! Invariant: what crosses the boundary is read completely, or the request stays in doubt.
 
 use crate::object::{Object, Purpose};
 use js_sys::{Array, Uint8Array};
@@ -11,8 +11,8 @@ use semel_core::server::engine::remote::{Call, Ended};
 use wasm_bindgen::{JsCast, JsValue};
 
 impl<H: Handler> Object<H> {
-    /// What is to be sent before the last attempt has an answer: `[times, path, whether it proves something, id]`, the path undefined but
-    /// for a probe. Undefined: nothing. It is told once.
+    /// The call that has to be sent before the last attempt has an answer: `[times, path, whether it proves something,
+    /// id]`. The path is undefined unless it is a probe. `None` if there is none. It is returned only once.
     pub fn take_call(&mut self) -> Option<Array> {
         let (call, id) = self.engine.take_call_of()?;
         let (times, path, is_proof) = match call {
@@ -24,7 +24,8 @@ impl<H: Handler> Object<H> {
     }
 }
 
-/// What was sent, and `[status, header lines, body]` or `[whether surely nothing was sent, reason]` of what came of it.
+/// A call that was sent, and what became of it: `[status, header lines, body]`, or `[whether surely nothing was sent,
+/// reason]`.
 pub fn settled(call: &Array, ended: &Array) -> Purpose {
     // No start has the number 0.
     let times = call.get(0).as_f64().map_or(0, |times| times as i64);
@@ -35,7 +36,7 @@ pub fn settled(call: &Array, ended: &Array) -> Purpose {
     Purpose::Settle(call, self::ended(ended))
 }
 
-/// `[status, header lines, body]` or `[whether surely nothing was sent, reason]`.
+/// Reads what became of a call: `[status, header lines, body]`, or `[whether surely nothing was sent, reason]`.
 pub fn ended(ended: &Array) -> Ended {
     read(ended).unwrap_or_else(|| Ended::Unknown("what came of it can't be read".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The Worker's side: where a request goes.
+//! The Worker's router: decides where a request goes.
 
 use crate::table::Table;
 use crate::{remote, settings, wire};
@@ -17,10 +17,10 @@ use semel_core::server::storage::sql::Row;
 use semel_core::server::{Answer, Config, Cors, Gate, Handler};
 use wasm_bindgen::{JsCast, JsValue};
 
-/// So long a socket waits until it can be told who sends, when its first frame has come.
+/// How long a socket waits after its first frame until it is known who sends, in ms.
 const TELLING_MS: i64 = 8_000;
 
-/// A handler's router.
+/// The router, with the handler that it asks for keys.
 pub struct Router<H> {
     handler: H,
     config: Config,
@@ -30,7 +30,7 @@ pub struct Router<H> {
 }
 
 impl<H: Handler> Router<H> {
-    /// A router with a deployment's settings, that counts in a table of the host's.
+    /// Makes a router with a deployment's settings. It counts in a table of the host's.
     pub fn new(handler: H, settings: &str, rates: JsValue) -> Result<Self, JsValue> {
         let (config, cors) = settings::read(settings)?;
         handler.settings().map_err(settings::thrown)?;
@@ -40,9 +40,14 @@ impl<H: Handler> Router<H> {
         Ok(Self { handler, config, log_sample, cors, gate })
     }
 
-    /// An answer (see [`crate`]); or `[key, lines, wait in ms, who asks]` for an object: the lines say key and principal, and the last is
-    /// undefined but for a batch, and empty for a socket; or the same of a read of what is executed elsewhere, and whether it goes to the object before; or `[null, lines, wait in ms, whether it is a listing]` for the registry; or
-    /// `[undefined, wait in ms]` where keys that are being fetched are waited for, or a signature is [to be checked](Self::signature_wanted). The first of an answer is a number.
+    /// Routes a request. Returns one of these arrays:
+    /// - an answer (see `wire.rs`); its first member is a number, unlike that of the others
+    /// - `[key, lines, wait in ms, who asks]` for an object. The lines contain the key and the principal. Who asks is
+    ///   given only for a batch; it is empty for a socket, and undefined otherwise
+    /// - the same with a fifth member, for a read of what is executed elsewhere: whether the object is asked first
+    /// - `[null, lines, wait in ms, whether it is a listing]` for the registry
+    /// - `[undefined, wait in ms]` if it has to wait for keys that are being fetched, or for a signature [to be
+    ///   checked](Self::signature_wanted)
     pub fn route(&mut self, method: &str, pathname: &str, search: &str, headers: &str, now_ms: f64) -> Array {
         let lines = Headers::from_lines(headers);
         let instant_ms = wire::instant_ms(now_ms);
@@ -51,7 +56,8 @@ impl<H: Handler> Router<H> {
         self.told(routed, method, &lines, now_ms)
     }
 
-    /// The same of a message of a queue, which nobody has to be authenticated for; `cancels`: of the cancellation of one.
+    /// The same for a message of a queue, which needs no authentication. `cancels`: whether it cancels an earlier
+    /// message.
     pub fn route_message(
         &self,
         (method, headers): (&str, &str),
@@ -95,8 +101,8 @@ impl<H: Handler> Router<H> {
         }
     }
 
-    /// Who the first frame of a socket says it is, `[who asks, when that ends]`; or `[close code, reason]`; or as [`Router::route`] where
-    /// it can't be told yet.
+    /// Authenticates the first frame of a socket. Returns `[who asks, when that ends]`, or `[close code, reason]`, or,
+    /// like [`Router::route`], that it has to wait.
     pub fn admit(&mut self, text: &str, key: &str, now_ms: f64) -> Array {
         let admitted = first_frame(text).map_err(Refusal::from).and_then(|headers| {
             let key = Headers::from_iter([("semel-key", key)]);
@@ -116,8 +122,8 @@ impl<H: Handler> Router<H> {
         }
     }
 
-    /// `[token, algorithm, public key as a JWK, what is signed, signature]` of what is to be checked now; undefined: there is none. The
-    /// token is told by a hash, which is what the host says it by.
+    /// The signature that has to be checked now: `[token, algorithm, public key as a JWK, signed bytes, signature]`;
+    /// `None` if there is none. The token is a hash, by which the host reports the result.
     pub fn signature_wanted(&mut self) -> Option<Array> {
         let (token, Signed { alg, jwk, message, signature }) = self.gate.signature_wanted()?;
         let [alg, jwk, message] = [alg, &jwk, &message].map(JsValue::from_str);
@@ -125,29 +131,29 @@ impl<H: Handler> Router<H> {
         Some(Array::of5(&token, &alg, &jwk, &message, &signature))
     }
 
-    /// What became of it; `None`: its key can't be used.
+    /// Reports whether that signature is right; `None` if its key can't be used.
     pub fn signature_checked(&mut self, token: &[u8], is_right: Option<bool>) {
         if let Ok(token) = token.try_into() {
             self.gate.signature_checked(token, is_right);
         }
     }
 
-    /// From where the JWK set is to be fetched now; undefined: it is not.
+    /// The URL from which the JWK set has to be fetched now; `None` if no fetch is due.
     pub fn keys_wanted(&mut self) -> Option<String> {
         self.gate.keys_wanted().map(str::to_owned)
     }
 
-    /// What the instance before had fetched, if anything, and when the last fetch began.
+    /// Takes over the JWK set that an earlier instance fetched, if any, and the instant at which the last fetch began.
     pub fn keys_kept(&mut self, text: Option<String>, fetched_ms: f64, started_ms: f64) {
         self.gate.keys_kept(text.as_deref(), wire::instant_ms(fetched_ms), wire::instant_ms(started_ms));
     }
 
-    /// What a fetch of the JWK set brought: its text, or undefined. What is wrong with it is for the log.
+    /// Reports a fetch of the JWK set: its text, or `None`. Returns what is wrong with it, for the log.
     pub fn keys_fetched(&mut self, text: Option<String>, now_ms: f64) -> Option<String> {
         self.gate.keys_fetched(text.as_deref(), wire::instant_ms(now_ms)).err()
     }
 
-    /// What all shards of the registry have, as one list.
+    /// Merges the pages of all shards of the registry into one list.
     pub fn listed(
         &self,
         path: &str,
@@ -172,13 +178,13 @@ impl<H: Handler> Router<H> {
         Ok(self.answer(answer, method, &Headers::from_lines(headers), times_ms))
     }
 
-    /// The answer to a read of what is executed elsewhere; `ended` as [`remote`] has it.
+    /// The answer to a read of what is executed elsewhere. `ended`: as in [`remote`].
     pub fn read(&self, ended: &Array, (method, headers): (&str, &str), times_ms: (f64, f64)) -> Array {
         let answer = read(remote::ended(ended)).stamped(wire::instant_ms(times_ms.1), None);
         self.answer(answer, method, &Headers::from_lines(headers), times_ms)
     }
 
-    /// The answer where an object can't be reached. `reason` goes to the log.
+    /// The answer if an object can't be reached, or does not answer in time. `reason` goes to the log.
     pub fn unavailable(
         &self,
         (detail, reason): (&str, Option<String>),
@@ -213,7 +219,7 @@ fn not_yet(wait_ms: i64) -> Array {
     Array::of2(&JsValue::UNDEFINED, &JsValue::from(wait_ms as f64))
 }
 
-/// The answer where the settings can't be read. Which pages may read it is told by what can be read of them.
+/// The answer if the settings can't be read. Which pages may read it depends on the settings that can.
 pub fn unset(settings: &str, headers: &str, now_ms: f64) -> Array {
     let cors = settings::cors(settings);
     let answer = Answer::unavailable("the worker can't serve with its settings");

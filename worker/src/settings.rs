@@ -1,18 +1,18 @@
-//! A deployment's settings, as `module.js` hands them over: `NAME=value` and a NUL, of each. A value may have many lines.
+//! Reads a deployment's settings. `module.js` passes each as `NAME=value` and a NUL. A value may have several lines.
 //!
-//! Invariant: an unreadable one throws where the instance is made. Nothing is served on a guess.
+//! Invariant: a setting that can't be read throws when the instance is made, so nothing is served on a guess.
 
 use semel_core::server::{Access, Config, Cors};
 use wasm_bindgen::JsValue;
 
-/// Reads what the engine works by, and which pages may read its answers.
+/// Reads the engine's settings, and which pages may read its answers.
 pub fn read(settings: &str) -> Result<(Config, Cors), JsValue> {
     let config = Config::from_settings(|name| setting(settings, name)).map_err(thrown)?;
     let cors = Cors::from_settings(config.open, |name| setting(settings, name)).map_err(thrown)?;
     Ok((config, cors))
 }
 
-/// Reads which pages may read answers, whatever else can't be read.
+/// Reads which pages may read answers, even if other settings can't be read.
 pub fn cors(settings: &str) -> Cors {
     let is_open = setting(settings, "SEMEL_OPEN").is_some_and(|open| open == "true");
     Cors::from_settings(is_open, |name| setting(settings, name)).unwrap_or(Cors::Listed(Vec::new()))
@@ -28,7 +28,7 @@ fn setting(settings: &str, name: &str) -> Option<String> {
     each.find(|(each, _)| *each == name).map(|(_, value)| value.to_owned())
 }
 
-/// As the module throws what is wrong.
+/// An error, as the module throws it.
 pub fn thrown(error: String) -> JsValue {
     JsValue::from_str(&error)
 }

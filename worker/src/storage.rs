@@ -1,9 +1,10 @@
-//! An object's SQLite storage, behind the engine's trait.
+//! An object's SQLite storage, as the engine's trait [`Sql`].
 //!
 //! Invariants:
-//! - A transaction is the object's `transactionSync`: writes outside of one would outlive a handler that fails. One that writes nothing by then may do without.
-//! - A panic inside a transaction leaves at once, through JavaScript, which undoes the transaction. Going on in this
-//!   instance would be going on with half-written memory.
+//! - A transaction is the object's `transactionSync`, since writes outside of one would outlive a handler that fails.
+//!   Only a light transaction does without, which writes nothing before the last step that may ask for a rollback.
+//! - A panic inside a transaction leaves it at once, through JavaScript, which rolls the transaction back. Going on in
+//!   this instance would mean going on with half-written memory.
 
 use js_sys::{Array, Reflect, Uint8Array};
 use semel_core::server::storage::sql::{Ended, Rollback, Row, Sql, SqlError, Value};
@@ -25,7 +26,7 @@ extern "C" {
     pub fn console_log(line: &str);
 }
 
-// What fails on the way is a failure of the storage.
+// An exception in these functions is a failure of the storage.
 #[wasm_bindgen(raw_module = "./storage.js")]
 extern "C" {
     #[wasm_bindgen(catch, js_name = rowsOf)]
@@ -45,13 +46,14 @@ extern "C" {
     fn run_plain(sql: &SqlStorage, statement: &JsValue, numbers: &[f64], bytes: &[u8]) -> Result<f64, JsValue>;
 }
 
-/// So many statements are kept as JavaScript has them. The engine has fewer, and a handler that makes more has them made each time.
+/// The number of statements that are kept as JavaScript strings. The engine has fewer; further statements of a handler
+/// are made anew each time.
 const STATEMENTS_MAX: usize = 128;
 
 pub struct ObjectSql {
     storage: Storage,
     sql: SqlStorage,
-    /// Few enough to look through.
+    /// A list, because there are few enough to search.
     statements: RefCell<Vec<(String, JsValue)>>,
 }
 
@@ -62,7 +64,7 @@ impl ObjectSql {
         Self { storage, sql, statements: RefCell::default() }
     }
 
-    /// A statement as JavaScript has it: to make it anew takes longer than to find it.
+    /// A statement as a JavaScript string. Finding it is faster than making it anew.
     fn statement(&self, text: &str) -> JsValue {
         let mut statements = self.statements.borrow_mut();
         if let Some((_, made)) = statements.iter().find(|(known, _)| known == text) {
@@ -93,11 +95,12 @@ impl ObjectSql {
     }
 }
 
-/// So many numbers are handed over at once.
+/// The most numbers that are passed to a statement at once.
 const PLAIN_MAX: usize = 8;
 
-/// Whole numbers, and behind them bytes, if there are any: nearly all that is written comes to that, and is handed over where it lies. Answers how
-/// many `numbers` there are, and the bytes.
+/// Splits arguments that are whole numbers, followed by bytes or not, into both. Nearly all writes have such arguments,
+/// which can be passed as views of the module's memory. Returns how many `numbers` there are, and the bytes; `None` for
+/// other arguments.
 fn plain<'a>(arguments: &'a [Value], numbers: &mut [f64; PLAIN_MAX]) -> Option<(usize, &'a [u8])> {
     let (integers, bytes) = match arguments.split_last() {
         Some((Value::Blob(bytes), integers)) if !bytes.is_empty() => (integers, bytes.as_slice()),
@@ -115,7 +118,8 @@ fn plain<'a>(arguments: &'a [Value], numbers: &mut [f64; PLAIN_MAX]) -> Option<(
     Some((integers.len(), bytes))
 }
 
-/// Bytes are handed over in one piece, of which each value is a part: memory of its own takes the runtime longer than all else of it.
+/// Lays out the arguments of a statement. All bytes are passed as one piece, of which each value is a view, because
+/// allocating memory for each value takes the runtime longer than all the rest.
 fn bound(arguments: &[Value]) -> Array {
     let blobs: Vec<&[u8]> = arguments.iter().filter_map(Value::as_blob).collect();
     if blobs.is_empty() {
@@ -164,7 +168,7 @@ impl Sql for ObjectSql {
     }
 }
 
-/// Whether an exception is a trap of this module, and not an error of storage.
+/// Whether an exception is a trap of this module, and not an error of the storage.
 fn is_trap(error: &JsValue) -> bool {
     let name = Reflect::get(error, &JsValue::from_str("name")).ok().and_then(|name| name.as_string());
     let is_stack_overflow = name.as_deref() == Some("RangeError");
@@ -179,7 +183,8 @@ fn failure(error: &JsValue) -> SqlError {
 pub fn to_js(value: &Value) -> JsValue {
     match value {
         Value::Null => JsValue::NULL,
-        // Past 2^53 - 1 it would be another one: the runtime refuses what is no number, with that name.
+        // A number beyond 2^53 - 1 would become another number. So it is passed as a BigInt, which the runtime refuses
+        // with an error that says so.
         Value::Integer(value) if value.unsigned_abs() >> 53 != 0 => JsValue::from(*value),
         Value::Integer(value) => JsValue::from_f64(*value as f64),
         Value::Real(value) => JsValue::from_f64(*value),
@@ -190,8 +195,8 @@ pub fn to_js(value: &Value) -> JsValue {
 
 pub fn from_js(value: &JsValue) -> Value {
     if let Some(number) = value.as_f64() {
-        // SQLite's integers arrive as floats; a whole float within 2^53 is one. Beyond that nothing tells an integer that was rounded from what a
-        // column of floats has, which is no error: both are floats.
+        // SQLite's integers arrive as floats. A whole float within 2^53 is an integer. Beyond that, a rounded integer
+        // can't be told from a float, so both are floats.
         return match Value::Real(number).as_integer() {
             Some(integer) => Value::Integer(integer),
             None => Value::Real(number),

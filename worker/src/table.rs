@@ -1,11 +1,11 @@
-//! What the host keeps for the module, so that it outlives its instance: where everybody stands with a rate.
+//! The table of rates. The host keeps it, so that it outlives an instance of the module.
 
 use semel_core::server::edge::rate;
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// `Table` of `module.js`.
+    /// The class `Table` of `module.js`.
     #[derive(Debug)]
     pub type Table;
 
