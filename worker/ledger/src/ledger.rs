@@ -1,15 +1,16 @@
-//! Accounts with a balance: `POST /accounts/{id}/deposit` and `/withdraw` with `{"amount":N}`, `GET /accounts/{id}`.
+//! The ledger's handler: accounts with a balance. It takes `POST /accounts/{id}/deposit` and `/withdraw` with
+//! `{"amount":N}`, and `GET /accounts/{id}`.
 //!
 //! Invariants:
-//! - One account a key, one row an account.
-//! - A balance is an integer from 0 to 2^53 - 1, which every JavaScript client can hold.
-//! - What a client gets wrong is an outcome as well: it is recorded, and stays the answer.
+//! - Each key has one account, and each account one row.
+//! - A balance is an integer from 0 to 2^53 - 1, which every JavaScript client can represent.
+//! - A client's mistake is an outcome as well: it is recorded, and stays the answer.
 
 use semel_worker::{
     Context, Failure, Handler, KeyRule, Method, Path, Request, Response, Sql, SqlError, State, Value, json,
 };
 
-/// The largest integer that a JSON number carries through every client.
+/// The largest integer that every client reads exactly from a JSON number.
 pub const BALANCE_MAX: i64 = (1 << 53) - 1;
 
 /// The ledger's handler.
@@ -57,7 +58,7 @@ impl Handler for Ledger {
             Asked::Show(id) => return Ok(account(id, context.state()?)),
             Asked::Deposit(id) | Asked::Withdraw(id) => id,
         };
-        // Fractions and exponents are no integers.
+        // Numbers with a fraction or an exponent are refused: they are no integers.
         let amount = json::read::Members::parse(&request.body).and_then(|mut movement| movement.required("amount"));
         let amount = match amount {
             Ok(amount) if (1..=BALANCE_MAX).contains(&amount) => amount,
@@ -83,12 +84,12 @@ struct Account {
 }
 
 impl State for Account {
-    // The handler lets no balance come to be that could not be stored.
+    // The handler never makes a balance that could not be stored.
     const IS_KEPT: bool = true;
 
     fn load(sql: &dyn Sql) -> Result<Self, SqlError> {
         let rows = sql.exec("SELECT balance, entries FROM account", &[])?;
-        // Nothing, where there is no account yet.
+        // 0 if there is no account yet.
         let value =
             |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Value::as_integer).unwrap_or(0);
         Ok(Self { balance: value(0), entries: value(1) })

@@ -1,4 +1,4 @@
-//! The ledger, as it is deployed: the protected accounts, and beside them naive ones to compare with.
+//! The ledger as it is deployed: protected accounts, and unprotected ones to compare with.
 
 pub mod ledger;
 mod naive;

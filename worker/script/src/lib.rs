@@ -1,8 +1,9 @@
-//! A handler that is written in JavaScript: `semel/worker` of the npm package.
+//! Calls a handler that is written in JavaScript: `semel/worker` of the npm package.
 //!
 //! Invariants:
-//! - The handler is called from inside the transaction, by the same engine as any other, and nothing is awaited.
-//! - What it throws is no trap of this module: `script.js` lets nothing through, and says in text what went wrong.
+//! - The engine calls this handler inside the transaction, like any other handler, and nothing is awaited.
+//! - An exception of the handler is no trap of this module: `script.js` catches each, and returns as text what went
+//!   wrong.
 
 use js_sys::{Array, Uint8Array};
 use semel_worker::{
@@ -14,7 +15,8 @@ semel_worker::export!(Script, Script::of);
 
 #[wasm_bindgen(raw_module = "./script.js")]
 extern "C" {
-    /// A key; null: nothing handles it; undefined: any; `[what went wrong]`.
+    /// The key of a request. Null: nothing handles the request. Undefined: any key will do. `[reason]`: the key can't
+    /// be found.
     #[wasm_bindgen(js_name = keyOf)]
     fn key_of(method: &str, path: &str) -> JsValue;
 
@@ -22,11 +24,12 @@ extern "C" {
     #[wasm_bindgen(js_name = versionsOf)]
     fn versions_of(storage: &JsValue) -> f64;
 
-    /// Brings the tables up to date from a version; what went wrong, if anything.
+    /// Brings the tables up to date, from the version `from`. Returns what went wrong, if anything did.
     fn migrate(storage: &JsValue, from: f64) -> Option<String>;
 
-    /// `[status, header lines, text or bytes or undefined]`; null: it knows no such path; undefined: `store` has refused, and it went no further;
-    /// what went wrong, as text. `store` takes what is to be sent, and gives `[why not, whether the layer refused]` where it can't be.
+    /// Handles a request: `[status, header lines, text or bytes or undefined]`. Null: the handler does not know the
+    /// path. Undefined: `store` refused something, and the handler went no further. Text: what went wrong. `store`
+    /// takes an effect to be sent; if it can't be stored, it returns `[reason, whether the layer refused it]`.
     fn handle(
         storage: &JsValue,
         method: &str,
@@ -40,7 +43,7 @@ extern "C" {
     ) -> JsValue;
 }
 
-/// The handler of one object; without one, the router's, which is asked for keys alone.
+/// The handler of one object. By default the router's, which is only asked for keys.
 #[derive(Default)]
 pub struct Script {
     storage: JsValue,
@@ -48,14 +51,14 @@ pub struct Script {
 }
 
 impl Script {
-    /// The handler of the object whose storage this is.
+    /// Makes the handler of the object that has this storage.
     pub fn of(storage: &JsValue) -> Self {
         Self { storage: storage.clone(), versions: versions_of(storage) as i64 }
     }
 }
 
 impl Handler for Script {
-    /// Of the router, which has no tables.
+    /// The version of the router's handler, which has no tables.
     const SCHEMA_VERSION: i64 = 0;
     const EMITS: bool = true;
 
@@ -127,7 +130,7 @@ impl Handler for Script {
     }
 }
 
-/// Stores `[key or undefined, URL, method, header lines, body]`.
+/// Stores an effect: `[key or undefined, URL, method, header lines, body]`.
 fn emit(context: &mut Context<'_>, sent: &Array) -> Result<(), Failure> {
     let text = |at: u32| sent.get(at).as_string().unwrap_or_default();
     let method = Method::new(&text(2));

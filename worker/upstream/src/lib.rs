@@ -1,6 +1,6 @@
-//! The handler of a deployment that stands in front of an HTTP API, or of another Worker: it has every request executed there.
+//! The handler of a deployment in front of an HTTP API, or of another Worker: it has every request executed there.
 //!
-//! Invariant: it decides from the request and the routes alone, so that asked again it says the same.
+//! Invariant: its decisions depend only on the request and the routes, so the same question gets the same answer.
 
 mod routes;
 mod template;
@@ -17,7 +17,7 @@ use wasm_bindgen::prelude::*;
 
 semel_worker::export!(Upstream);
 
-/// FNV-1a: nobody gains by two addresses, or paths, that it does not tell apart.
+/// The prime of FNV-1a. Nobody gains from two addresses, or paths, with the same hash.
 const HASH_PRIME: u32 = 0x0100_0193;
 
 #[wasm_bindgen(raw_module = "./settings.js")]
@@ -28,25 +28,25 @@ extern "C" {
     /// The setting `SEMEL_UPSTREAM_TIMEOUT_SECONDS`.
     #[wasm_bindgen(js_name = timeoutSeconds)]
     fn timeout_seconds() -> f64;
-    /// What stands for where all is sent, in 32 bits.
+    /// A 32-bit number that stands for the upstream.
     #[wasm_bindgen(js_name = sideNumber)]
     fn side_number() -> u32;
 }
 
-/// How long an attempt waits for its turn, or for its outcome, in ms.
+/// How long an attempt waits for its turn or for its outcome, in ms.
 #[wasm_bindgen]
 pub fn wait_ms(headers: &str, now_ms: f64) -> f64 {
     router::turn_wait_ms(&Lines::from_lines(headers), now_ms as i64) as f64
 }
 
-/// The handler.
+/// The handler of an upstream.
 pub struct Upstream {
     routes: Routes,
-    /// How long a call may be under way.
+    /// How long a call may be under way, in seconds.
     timeout_s: i64,
-    /// What stands for where all is sent.
+    /// A number that stands for the upstream.
     side: u32,
-    /// Why there are none, where they can't be read.
+    /// What is wrong with the routes; `None` if they could be read.
     wrong: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Handler for Upstream {
             Policy::Probe { path, .. } => path,
             Policy::Report | Policy::Resend { .. } => String::new(),
         };
-        // As settings.js goes on from one sign to the next.
+        // The same step from one character to the next as in `settings.js`.
         path.bytes().fold(self.side, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(HASH_PRIME)).into()
     }
 

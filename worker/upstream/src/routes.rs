@@ -1,9 +1,10 @@
-//! Routes: what becomes of which requests. A setting, `SEMEL_UPSTREAM_ROUTES`.
+//! Routes, from the setting `SEMEL_UPSTREAM_ROUTES`: which key a request has, what makes its id, and what is done if it
+//! is in doubt.
 //!
 //! Invariants:
-//! - The first route that names a request holds, and no other. A request that none names goes to the key of its path, and what is in
-//!   doubt of it is reported.
-//! - Routes are read whole or not at all.
+//! - Only the first route that names a request counts. A request that no route names goes to the key of its path, and
+//!   is reported if it is in doubt.
+//! - If any route can't be read, none is used.
 
 use crate::template::{From, Template, member};
 use semel_core::header;
@@ -13,22 +14,23 @@ use semel_worker::{KeyRule, Method, Path, Principal, Request, RequestId};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// So many routes there may be: each request looks through them.
+/// The most routes there may be, since each request is compared with them.
 pub const ROUTES_MAX: usize = 256;
-/// Seconds that a route may speak of: thirty days.
+/// The most seconds that a route may name: thirty days.
 const SECONDS_MAX: i64 = 30 * 86_400;
-/// How each id begins that is made here.
+/// The beginning of each id that is made here.
 const MADE: &str = "hash-";
 
-/// A segment of a path, as a route has it.
+/// A segment of a route's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
-    /// Decoded, as those of a request are.
+    /// Equals this text, which is decoded, as the segments of a request are.
     Is(String),
+    /// Takes any segment, under this name.
     Named(String),
 }
 
-/// What makes an id where a client sends none.
+/// What makes the id of a request whose client sends none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Body,
@@ -43,13 +45,13 @@ enum InDoubt {
     Probe { path: Template, settle_s: i64 },
 }
 
-/// What becomes of the requests that it names.
+/// One route: the requests that it names, and what it says of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Empty: all.
+    /// Empty: all methods.
     methods: Vec<Method>,
     segments: Vec<Segment>,
-    /// Whether more segments may follow.
+    /// Whether further segments may follow.
     is_open: bool,
     key: Option<Template>,
     in_doubt: InDoubt,
@@ -83,7 +85,8 @@ impl Routes {
         key.map_or(KeyRule::Any, KeyRule::Key)
     }
 
-    /// The id of a request whose client sent none; `None`: it needs one.
+    /// The id of a request whose client sent none. `None`: the client has to send one, since no route makes it, or the
+    /// request lacks a part of it.
     pub fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
         let (route, _) = self.of(&request.method, &request.path)?;
         if route.id_from.is_empty() {
@@ -112,17 +115,18 @@ impl Routes {
         Some(id)
     }
 
-    /// Whether an id is as those that are made here, if any are: by whatever route somebody comes to a key, it may be that of another's request.
+    /// Whether an id has the form of those that are made here, if any route makes ids. Such an id may belong to another
+    /// client's request, whichever route leads to the key.
     pub fn owns(&self, id: &RequestId) -> bool {
         id.as_str().starts_with(MADE) && self.0.iter().any(|route| !route.id_from.is_empty())
     }
 
-    /// Whether an id is made for such a request, where it has what that is made of.
+    /// Whether a route makes ids for such a request, provided that the request has the parts.
     pub fn makes_ids(&self, method: &Method, path: &Path) -> bool {
         self.of(method, path).is_some_and(|(route, _)| !route.id_from.is_empty())
     }
 
-    /// What becomes of a request that is in doubt. `timeout_s`: so long its call may be under way.
+    /// What to do with a request that is in doubt. `timeout_s`: how long its call may be under way, in seconds.
     pub fn policy(&self, request: &Request, timeout_s: i64) -> Policy {
         let Some((route, captured)) = self.of(&request.method, &request.path) else { return Policy::Report };
         match &route.in_doubt {
@@ -131,9 +135,10 @@ impl Routes {
             InDoubt::Probe { path, settle_s } => {
                 let id = header::own_id(&request.headers).ok().flatten();
                 let id = id.as_ref().map_or("", |id| id.as_str());
-                // While it may be under way, that nothing is found proves nothing: what it needs then to have its effect, it may need from its end on.
+                // While the call may be under way, a probe that finds nothing proves nothing. And the effect may take
+                // its settling time from the end of the call on.
                 let settle_s = settle_s.saturating_add(timeout_s);
-                // What can't be asked for is reported.
+                // If the request lacks a part of the probe's path, it is reported.
                 let filled = path.fill(From { id, captured: &captured, body: &request.body }, true);
                 filled.map_or(Policy::Report, |path| Policy::Probe { path, timeout_s, settle_s })
             }
@@ -151,7 +156,7 @@ impl Route {
         let mut members = Members::try_from(route).map_err(|expected| format!("a route must be {expected}"))?;
         let methods = members.optional::<Vec<String>>("methods")?.unwrap_or_default();
         let methods: Vec<Method> = methods.iter().map(|name| Method::new(name)).collect();
-        // As `post`, it would name no request, and the default would hold in silence.
+        // A method like `post` would name no request, and the defaults would apply without notice.
         if let Some(none) = methods.iter().find(|method| !method.changes() && !method.reads()) {
             return Err(format!("methods has {:?}; it may have GET, HEAD, POST, PUT, PATCH and DELETE", none.as_str()));
         }
@@ -175,7 +180,7 @@ impl Route {
         Ok(Self { methods, segments, is_open, key, in_doubt, id_from })
     }
 
-    /// What the path has, by name, if this is its route.
+    /// The named segments of the path, if this is its route.
     fn names(&self, method: &Method, path: &[&str]) -> Option<Vec<(String, String)>> {
         let is_method = self.methods.is_empty() || self.methods.contains(method);
         let is_long = if self.is_open { path.len() >= self.segments.len() } else { path.len() == self.segments.len() };
@@ -222,7 +227,8 @@ fn segments(path: &str) -> Result<(Vec<Segment>, bool), String> {
     };
     let parts = path_of.split('/').filter(|_| !path_of.is_empty());
     let segment = |part: &str| match part.strip_prefix(':') {
-        // It is compared with what is decoded: with an escape, or of dots, it would name no request, in silence.
+        // The segment is compared with decoded text. With an escape, or as dots, it would name no request, without
+        // notice.
         _ if matches!(part, "" | "." | ".." | ":") || part.contains(['*', '{', '}', '%', '\\']) => Err(wrong()),
         Some(name) => Ok(Segment::Named(name.to_owned())),
         None => Ok(Segment::Is(part.to_owned())),

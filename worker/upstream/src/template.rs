@@ -1,12 +1,12 @@
-//! Templates of paths and keys: `{$id}` is the request's id, `{name}` what the path has in place of `:name`, `{body.name}` a member
-//! of a body in JSON.
+//! Templates of paths and keys. `{$id}` stands for the request's id, `{name}` for the path's segment at `:name`,
+//! `{body.name}` for a member of a JSON body.
 //!
-//! Invariant: what stands for a name is one segment: it is percent-encoded, and never empty, `.` or `..`.
+//! Invariant: a name stands for one segment. It is never empty, `.` or `..`, and in a path it is percent-encoded.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use semel_core::server::json::read::{Json, Members};
 
-/// As `encodeURIComponent` does it.
+/// All bytes that `encodeURIComponent` escapes.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -30,21 +30,22 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Part>);
 
-/// What a template is filled from.
+/// The values that a template is filled with.
 #[derive(Clone, Copy)]
 pub struct From<'a> {
     /// The request's id.
     pub id: &'a str,
-    /// What the path has, by name.
+    /// The named segments of the path.
     pub captured: &'a [(String, String)],
     /// The request's body.
     pub body: &'a [u8],
 }
 
 impl Template {
-    /// Reads a template. `captures`: the names that the route's path has.
+    /// Reads a template. `captures`: the names in the route's path.
     pub fn parse(text: &str, captures: &[&str]) -> Result<Self, String> {
-        // As `path` has it. Here it would be taken as it is: all would share a key, and a probe would find nothing and have it made again.
+        // This is how `path` writes a name. Here it would be literal text: all requests would share a key, and a probe
+        // would find nothing, so that the request would be executed again.
         if text.starts_with(':') || text.contains("/:") {
             return Err(format!("{text:?}: a name is in braces here, as {{name}}"));
         }
@@ -65,12 +66,13 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Whether it asks for nothing but what the path has.
+    /// Whether it needs only named segments of the path.
     pub fn is_of_path(&self) -> bool {
         self.0.iter().all(|part| matches!(part, Part::Literal(_) | Part::Captured(_)))
     }
 
-    /// What it says of a request; `None` where the request lacks what it asks for.
+    /// Fills the template; `None` if the request lacks a value. `encode`: whether to percent-encode the values, as a
+    /// path needs it.
     pub fn fill(&self, from: From<'_>, encode: bool) -> Option<String> {
         let mut text = String::new();
         for part in &self.0 {
@@ -96,7 +98,7 @@ impl Template {
     }
 }
 
-/// A member of a body that is a JSON object: a string, or an integer as it is written.
+/// A member of a body that is a JSON object: a string, or an integer as it was written.
 pub fn member(body: &[u8], name: &str) -> Option<String> {
     match Members::parse(body).ok()?.any(name).ok()?? {
         Json::Text(text) => Some(text.into_owned()),
