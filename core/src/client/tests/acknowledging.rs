@@ -1,4 +1,4 @@
-//! Acknowledgements: their rides, their limits, and when they are done.
+//! Acknowledgements: how they ride, their limits, and when they are done.
 
 use super::super::*;
 use super::*;
@@ -24,7 +24,7 @@ fn an_acknowledgement_rides_to_its_key_and_is_done_when_its_object_answers() {
     bench.request("y");
     let ack = format!("\"x\";until={until_ms}");
     assert_eq!(bench.last().headers.get("semel-ack"), Some(ack.as_str()));
-    // An answer of the router, or of another key, proves nothing.
+    // An answer of the router, or of another key's object, proves nothing.
     bench.answer(Answer { status: 503, ..status("unavailable") });
     assert!(bench.row("x").is_some());
     bench.pass(INTERVAL_MS);
@@ -111,7 +111,7 @@ fn retry_after_is_obeyed_for_acknowledgements_too() {
     assert_eq!(bench.sent.len(), sent, "POST acks");
 }
 
-/// A tab that sees another's row settled acknowledges it too, and the other may be sooner.
+/// A tab that sees another tab's settled row acknowledges it too. The other tab may be faster.
 #[test]
 fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_used_again() {
     let mut bench = Bench::ready();
@@ -129,12 +129,12 @@ fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_us
     other.pass(ACK_RIDE_MS);
     assert_eq!(other.sent.len(), 2, "as long as the row is there");
     other.lose();
-    // It is used again, and pending.
+    // The id is used again, and its row is pending.
     let again = Entry { until_ms: Some(SERVER_MS + 1_000_000), outbox: "outbox".into(), ..Entry::default() };
     stored(&mut other, &[("x".to_owned(), codec::encode(&Row::Pending(again)))]);
     other.pass(10 * ACK_RIDE_MS);
     assert_eq!(other.sent.len(), 2);
-    // Of its own, which is settled after the rows were read, nothing is lost.
+    // The tab's own acknowledgement is not lost, though its row was settled after the rows were read.
     let mut own = Bench::ready();
     own.request("y");
     let pending: Vec<_> = own.rows.clone().into_iter().collect();
@@ -175,7 +175,7 @@ fn there_is_a_limit_to_the_acknowledgements_under_way_and_they_take_no_place_of_
     assert_eq!((bench.sent.len(), bench.last().headers.get("idempotency-key")), (POSTS_MAX + 1, Some("\"x\"")));
 }
 
-/// Its key has a record of another request under this id, whose caller may still have to hear its answer.
+/// The key has a record of another request under this id, whose caller may not have its answer yet.
 #[test]
 fn the_record_of_another_request_is_not_acknowledged_by_who_gives_up_its_own_of_that_id() {
     let mut bench = Bench::ready();

@@ -1,4 +1,4 @@
-//! What answers do: to the request, and to what is known of the clock.
+//! Answers: what they do to the request, and what the client learns of the server's clock.
 
 use super::super::*;
 use super::*;
@@ -57,7 +57,7 @@ fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
 
 #[test]
 fn of_a_problem_whose_body_is_lost_it_is_not_known_whether_it_ran() {
-    // Either says `unknown` of some requests, and only the body tells of which.
+    // Both codes have `executed: "unknown"` for some requests, and only the body says for which.
     for (http, code) in [(409, "fenced"), (410, "cancelled")] {
         let mut bench = Bench::ready();
         bench.request("x");
@@ -158,7 +158,7 @@ fn a_first_sent_too_far_ahead_is_waited_for() {
     let mut bench = Bench::ready();
     bench.request("x");
     for _ in 0..2 {
-        // Only the first attempt's deadline is too far ahead as well.
+        // Only for the first attempt is the deadline too far ahead as well.
         bench.answer(problem(400, "key-invalid", "no", "after-fix", bench.server_ms() - 3_600_000));
         assert!(bench.paused.is_empty());
         bench.pass(INTERVAL_MS);

@@ -1,4 +1,4 @@
-//! What is given up: by the application, by time, and what its key says to that.
+//! Giving up: by the application, by time, and what the key answers.
 
 use super::super::*;
 use super::*;
@@ -59,7 +59,7 @@ fn what_ran_before_it_could_be_cancelled_is_answered_with_its_outcome() {
 
 #[test]
 fn what_is_said_of_the_cancellation_is_not_taken_for_what_became_of_the_request() {
-    // The record of the cancellation was deleted, or acknowledged; or it was cancelled itself.
+    // The record of the cancellation was deleted or acknowledged, or it was cancelled itself.
     for (code, executed) in [("outcome-expired", "yes"), ("acknowledged", "yes"), ("cancelled", "no")] {
         for (then, told) in [("cancelled", Executed::No), ("outcome-expired", Executed::Yes)] {
             let mut bench = Bench::ready();
@@ -83,7 +83,7 @@ fn what_is_said_of_the_cancellation_is_not_taken_for_what_became_of_the_request(
 #[test]
 fn without_a_certain_key_it_is_asked_for_by_an_attempt_that_cannot_execute() {
     let mut bench = Bench::ready();
-    // The path was seen, but its key may depend on the method: that is a guess.
+    // The key of the path is known, but it may depend on the method. So it is a guess.
     let ticket = bench.request("x");
     bench.client.give_up(bench.now_ms, ticket);
     bench.lose();
@@ -193,7 +193,7 @@ fn what_the_router_refuses_can_be_given_up() {
     assert!(bench.rows.is_empty());
 }
 
-/// What nobody has told to have left this tab may have left another that took it over.
+/// No attempt left this tab, but another tab may have taken the request over and sent it.
 #[test]
 fn what_is_gone_when_it_is_taken_back_is_not_said_never_to_have_run() {
     let mut bench = Bench::ready();
@@ -236,7 +236,7 @@ fn the_place_of_what_is_given_up_is_its_cancellations() {
     assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/keys/a%2Fb/cancel"]);
 }
 
-/// Whoever goes on with it, be it after the end of this tab, is not to execute it.
+/// Another tab that goes on with it, even after the end of this one, must not execute it.
 #[test]
 fn that_it_was_given_up_is_stored_though_nothing_may_leave() {
     for why in ["offline", "no place", "no clock"] {
@@ -282,7 +282,7 @@ fn what_is_given_up_while_its_row_is_raised_is_not_sent_to_be_executed() {
     assert_eq!(bench.sent.iter().map(deadline_ms).skip(1).collect::<Vec<_>>(), [0]);
 }
 
-/// Whoever goes on with it, be it after the end of this tab, is not to execute it.
+/// Another tab that goes on with it, even after the end of this one, must not execute it.
 #[test]
 fn what_is_given_up_while_its_row_is_written_is_stored_as_that_though_nothing_may_leave_by_then() {
     for is_new in [true, false] {
@@ -315,7 +315,7 @@ fn what_is_given_up_and_was_sent_once_more_is_cancelled_though_that_is_refused()
         let mut bench = Bench::ready();
         let ticket = bench.request("x");
         bench.give_up(ticket);
-        // It is in doubt, and no probe finds out: it is sent once.
+        // It is in doubt, and no probe finds out. So it is sent once.
         bench.answer(problem(409, "in-flight", "unknown", "same-id", bench.server_ms()));
         bench.pass(INTERVAL_MS);
         assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS, "{code}");

@@ -1,4 +1,5 @@
-//! A store that is lost under open tabs: what another tab makes there under the same id is none of the first one's.
+//! A store that is lost under open tabs: a request that another tab then makes under the same id is not the first
+//! tab's.
 
 use super::super::*;
 use super::*;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 
 const ANOTHER: &str = "another";
 
-/// A request of this tab's, under way, whose row is lost; another tab has made and sent `body` under its id.
+/// A request of this tab that is under way, and whose row is lost. Another tab has made and sent `body` under the id.
 fn replaced(body: &str) -> (Bench, Entry) {
     let mut bench = Bench::ready();
     bench.request("x");
@@ -24,7 +25,7 @@ fn replaced(body: &str) -> (Bench, Entry) {
     (bench, entry)
 }
 
-/// What another tab's answer leaves, where somebody else waited for it.
+/// Settles the other tab's request, for whose answer a third tab waits. Returns the row.
 fn settled(bench: &mut Bench) -> Option<Row> {
     bench.change("x", &Change::Join { outbox: "outbox".into() });
     let answered = Rc::new(Answered::Outcome(Response::json(201, "to the other")));
@@ -78,7 +79,7 @@ fn what_was_given_up_here_does_not_cancel_the_other() {
     assert_eq!(bench.row("x"), Some(Row::Pending(entry)));
 }
 
-/// One tab's request is the other's too, where both make the same one: who comes second waits for the row of the first.
+/// If both tabs make the same request, it is one: the second tab waits for the row of the first.
 #[test]
 fn who_makes_the_same_request_waits_for_whoever_made_it_first() {
     let (mut bench, entry) = replaced("x");

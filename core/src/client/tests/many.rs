@@ -1,11 +1,12 @@
-//! However many rows a store has, each costs the same: an outbox is opened on them, and looks through them every five seconds.
+//! Stores with very many rows: the time to open an outbox, and to look through the rows every five seconds, grows only
+//! in proportion.
 
 use super::super::*;
 use super::*;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Generous: it takes a fifth of that, and where each is compared with all others ten times as long.
+/// This is generous: a look takes a fifth of it. Comparing each row with all others would take ten times as long.
 const LOOK_MS_MAX: u128 = 1_500;
 
 fn id(n: usize) -> String {
@@ -38,7 +39,7 @@ fn each_of_very_many_acknowledgements_is_found_once() {
     let mut bench = Bench::new();
     let mut rows: Vec<_> = (0..ROWS).map(settled).collect();
     let begun = Instant::now();
-    // As the outbox is opened, and at a look.
+    // Once when the outbox is opened, and once at a later look.
     for _ in 0..2 {
         bench.client.stored(0, &rows, None).expect("readable");
         rows.push(settled(rows.len()));

@@ -1,7 +1,7 @@
-//! The machine, step by step: what goes in, what comes out.
+//! Tests of the machine, step by step: what goes in, and what comes out.
 //!
-//! Each test drives a client by hand, with a store that does at once what it is told, and a clock that it sets. What many
-//! of them do to each other, over a bad network, is tried by the simulator (`tests/sim`).
+//! Each test drives a client by hand, with a clock that the test sets, and a store that makes each change at once. How
+//! many clients work together over a bad network is tested by the simulator (`tests/sim`).
 
 mod acknowledging;
 mod answers;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 const INTERVAL_MS: i64 = 1_000;
 const TIMEOUT_MS: i64 = 10_000;
-/// The client's clock and the server's have nothing to do with each other.
+/// The server's clock. It has nothing to do with the client's.
 const SERVER_MS: i64 = 1_800_000_000_000;
 
 struct Bench {
@@ -70,7 +70,7 @@ impl Bench {
         }
     }
 
-    /// A client that knows the server's clock.
+    /// Makes a client that knows the server's clock.
     fn ready() -> Self {
         let mut bench = Self::new();
         bench.learn_clock();
@@ -135,7 +135,7 @@ impl Bench {
         }
     }
 
-    /// What whoever else makes of a row.
+    /// Changes a row as somebody else would.
     fn change(&mut self, id: &str, change: &super::Change) -> super::Changed {
         self.change_of("", id, change)
     }
@@ -150,7 +150,7 @@ impl Bench {
         changed
     }
 
-    /// Whatever is sent under an id is stored, with an `until` that covers its deadline.
+    /// Checks that a request that leaves is stored, with an `until` that covers its deadline.
     fn assert_stored(&self, made: &Transmission) {
         let Some(id) = made.headers.get("idempotency-key") else { return };
         let id = id.trim_matches('"').trim_start_matches("cancel-");
@@ -164,7 +164,7 @@ impl Bench {
         self.rows.get(id).map(|row| codec::decode(row).expect("readable"))
     }
 
-    /// The last that was sent.
+    /// The last transmission.
     fn last(&self) -> &Transmission {
         self.sent.last().expect("something was sent")
     }
@@ -183,7 +183,7 @@ impl Bench {
         self.drive();
     }
 
-    /// Lets time pass, and wakes the client when it wants to be woken.
+    /// Lets time pass, and wakes the client whenever it wants to be woken.
     fn pass(&mut self, ms: i64) {
         let end_ms = self.now_ms + ms;
         while let Some(wakes_ms) = self.client.wakes_at().filter(|wakes_ms| *wakes_ms <= end_ms) {

@@ -1,4 +1,4 @@
-//! Without a network, and when it is there again.
+//! Requests while the network is gone, and when it is back.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Requests to one key, one after another.
+//! Requests to one key that must run one after another.
 
 use super::*;
 use crate::client::Entry;
@@ -113,7 +113,7 @@ fn what_another_tab_has_sent_meanwhile_is_cancelled_at_its_key() {
     bench.client.give_up(bench.now_ms, second);
     bench.drive();
     assert!(bench.delivered.is_empty());
-    // Its key is a guess, so it is found first, by an attempt that can't be executed.
+    // The key is a guess. So the request itself is asked for first, by an attempt that can't be executed.
     assert_eq!((sent_ids(&bench).last().map(String::as_str), deadline_ms(bench.last())), (Some("y"), 0));
 }
 
@@ -156,7 +156,7 @@ fn an_answer_that_spells_a_named_key_otherwise_lets_none_pass() {
     assert_eq!(sent_ids(&bench), ["x", "x"]);
 }
 
-/// What a tab has left: `c`, then `a`.
+/// The rows that a tab has left: `c`, then `a`.
 fn left() -> BTreeMap<String, Vec<u8>> {
     let mut bench = Bench::ready();
     ordered(&mut bench, "c", "/a/b", None);
@@ -164,7 +164,7 @@ fn left() -> BTreeMap<String, Vec<u8>> {
     bench.rows
 }
 
-/// A tab that looks at rows whose owners it takes for gone. What it asks for is not done yet.
+/// A tab that looks at rows whose owners are gone. Its actions are not done yet.
 fn looks_at(owner: &str, rows: BTreeMap<String, Vec<u8>>) -> Bench {
     let mut bench = Bench::with(|settings| settings.owner = owner.into());
     bench.rows = rows;
@@ -251,7 +251,7 @@ fn what_is_taken_over_again_and_again_comes_before_what_was_called_later() {
 fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_there_later() {
     let mut living = Bench::ready();
     ordered(&mut living, "x", "/a/b", None);
-    // Who shares it has asked for much already.
+    // The tab that shares the request has made many requests of its own.
     let mut sharing = Bench::with(|settings| settings.owner = "sharing".into());
     for id in ["p", "q", "r", "s"] {
         ordered(&mut sharing, id, "/other", None);
@@ -272,7 +272,7 @@ fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_th
 
 #[test]
 fn who_is_called_once_a_key_has_answered_lets_none_pass_either() {
-    // One that knows the key by the answer alone; one whose answer spells it otherwise.
+    // A key that is known only from the answer, and a key that the answer spells differently.
     for (first, then) in [(None, "a/b"), (Some("a%2fb"), "a%2fb")] {
         let mut bench = Bench::ready();
         ordered(&mut bench, "x", "/new", first);

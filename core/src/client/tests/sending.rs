@@ -1,4 +1,4 @@
-//! When something is sent, and what.
+//! Attempts: when the client sends, and what.
 
 use super::super::*;
 use super::*;
@@ -47,7 +47,7 @@ fn the_paths_that_are_remembered_are_bounded() {
     assert!(bench.client.keys_of_paths.len() <= KEYS_KNOWN_MAX);
 }
 
-/// Its query may tell one key from another.
+/// The query of a path may decide about the key.
 #[test]
 fn a_path_of_many_keys_takes_no_room_from_others() {
     let mut bench = Bench::ready();
@@ -76,7 +76,7 @@ fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
     healthy.target = "/elsewhere".into();
     bench.client.request(bench.now_ms, "healthy".into(), healthy, false);
     bench.drive();
-    // Nothing is answered: all attempts at /a/b hang to their timeout.
+    // Nothing is answered, so all attempts at /a/b end by their time-out.
     bench.pass(3_600_000);
     assert!(bench.targets().contains(&"/elsewhere"), "not sent once in an hour, of {} attempts", bench.sent.len());
 }
@@ -102,7 +102,7 @@ fn what_is_asked_for_comes_in_order() {
     assert_eq!((id(bench.client.poll()), bench.client.poll()), ("f".into(), None));
 }
 
-/// Zeros that nobody looks at take no memory.
+/// The system gives zeroed memory only when it is touched, so the large body costs nothing.
 #[test]
 fn there_is_a_limit_to_the_bytes_in_hand() {
     let mut bench = Bench::ready();

@@ -1,4 +1,4 @@
-//! The store: what fails, what another tab did, what is found at the start and left at the end.
+//! The store: its failures, what other tabs did in it, what is found at the start and left at the end.
 
 use super::super::*;
 use super::*;
@@ -16,7 +16,7 @@ fn nothing_is_sent_before_it_is_stored_nor_before_the_clock_is_known() {
     bench.lose();
     bench.pass(INTERVAL_MS);
     assert_eq!(bench.targets(), ["/semel/v1/health"; 2], "still asking");
-    // Not from Semel: somebody else's page says nothing of its clock.
+    // This answer is not from Semel, so its clock does not count.
     bench.answer(Answer { headers: [("semel-now", "5")].into_iter().collect(), ..Answer::default() });
     bench.pass(INTERVAL_MS);
     bench.answer(health(bench.server_ms()));
@@ -32,7 +32,7 @@ fn what_was_pending_before_a_restart_goes_on_under_its_id_and_is_delivered_as_re
     let mut next = Bench::with(|settings| settings.owner = "next".into());
     next.rows = bench.rows.clone();
     let rows: Vec<_> = next.rows.clone().into_iter().collect();
-    // While its owner lives, it is left alone.
+    // A request is left alone while its owner lives.
     next.client.stored(0, &rows, Some(&|owner| owner == "tab")).unwrap();
     next.drive();
     assert!(next.sent.is_empty());

@@ -1,9 +1,9 @@
-//! Who else waits for an answer: in this tab, and for a request of another one.
+//! Several who wait for one answer: in this tab, and for a request of another tab.
 
 use super::super::*;
 use super::*;
 
-/// A second tab that shares the store of the first, as it is now.
+/// A second tab, with a copy of the first tab's store.
 fn beside(first: &Bench) -> Bench {
     let mut other = Bench::with(|settings| settings.owner = "other".into());
     other.learn_clock();
@@ -18,7 +18,7 @@ fn watch(bench: &mut Bench, id: &str) -> Ticket {
     ticket
 }
 
-/// The first tab gets its answer, and the other finds the row as that left it.
+/// The first tab gets its answer. Then the other tab finds the row that the first has left.
 fn answer_in(first: &mut Bench, other: &mut Bench) {
     first.rows = other.rows.clone();
     first.answer(outcome("done", first.server_ms()));
@@ -40,7 +40,7 @@ fn the_answer_reaches_who_asks_for_it_in_another_tab() {
     assert_eq!(other.delivered[0].1, Receiver::Caller);
     assert!(other.sent.is_empty(), "two tabs need not ask");
     assert_eq!(other.client.wakes_at(), None);
-    // It is kept for others.
+    // The answer is kept for others.
     watch(&mut other, "x");
     assert_eq!(bodies(&other), ["done", "done"]);
 }
@@ -57,7 +57,7 @@ fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
     assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
 }
 
-/// It is frozen, or has the answer, and nobody there takes it.
+/// The tab is frozen, or has the answer and nobody there takes it.
 #[test]
 fn who_waits_for_a_tab_that_lives_and_sends_no_more_asks_for_itself_in_the_end() {
     let mut first = Bench::ready();
@@ -71,7 +71,7 @@ fn who_waits_for_a_tab_that_lives_and_sends_no_more_asks_for_itself_in_the_end()
     other.answer(outcome("done", other.server_ms()));
     assert_eq!((bodies(&other), other.delivered[0].1), (vec!["done".into()], Receiver::Caller));
     assert_eq!(other.client.counts(), (0, 0));
-    // The other finds it answered when it goes on.
+    // When the first tab goes on, it finds the request answered.
     first.rows = other.rows.clone();
     first.pass(TIMEOUT_MS + INTERVAL_MS);
     assert_eq!((first.sent.len(), bodies(&first)), (1, vec!["done".into()]));
@@ -92,7 +92,7 @@ fn what_another_tab_sends_again_and_again_is_left_to_it_and_so_is_what_has_still
     other.client.set_offline(other.now_ms, false);
     other.pass(2 * TIMEOUT_MS - INTERVAL_MS);
     assert!(other.sent.is_empty(), "it could not be asked for, nor can the other have");
-    // In order, it must not overtake those before it, of which this tab knows nothing.
+    // A request in order must not overtake those before it, which this tab does not know.
     let entry = Entry { owner: "tab".into(), outbox: "outbox".into(), place: Some(2), ..Entry::default() };
     other.change("y", &Change::Add(entry));
     watch(&mut other, "y");
@@ -121,7 +121,7 @@ fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
     let mut other = beside(&first);
     watch(&mut other, "x");
     let rows: Vec<_> = other.rows.clone().into_iter().collect();
-    // Between its look and its transaction, somebody else takes it.
+    // Another tab takes the request over after this tab looked, and before its transaction.
     other.change("x", &Change::Adopt { by: "third".into(), from: "tab".into(), is_shared: false });
     other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
     other.drive();
@@ -151,7 +151,7 @@ fn who_leaves_is_not_answered_and_the_request_goes_on() {
     answer_in(&mut first, &mut other);
     assert!(other.delivered.is_empty());
     assert_eq!(other.client.wakes_at(), None);
-    // To give up what another tab sees to only ends the waiting.
+    // Giving up a request of another tab only ends the waiting here.
     first.request("y");
     other.rows = first.rows.clone();
     let ticket = watch(&mut other, "y");
@@ -184,7 +184,7 @@ fn the_same_request_made_twice_is_one_and_both_get_its_answer() {
     assert_eq!(bench.client.watch("x".into()), ticket);
     bench.drive();
     assert_eq!((bench.sent.len(), bench.client.counts()), (1, (1, 0)));
-    // Another payload under its id is no part of it, and changes nothing.
+    // Another payload under the id does not join the request, and changes nothing.
     assert_eq!(bench.client.request(bench.now_ms, "x".into(), draft("other"), false), None);
     bench.answer(outcome("done", bench.server_ms()));
     assert_eq!(bodies(&bench), ["done"]);
@@ -233,7 +233,7 @@ fn the_same_id_in_two_tabs_is_one_request_if_it_is_the_same_payload() {
         (failure.code.as_str(), failure.executed.as_str(), failure.retry.as_str()),
         ("fingerprint-mismatch", "unknown", "after-fix")
     );
-    // It belongs to the other request still.
+    // The id still belongs to the other request.
     first.rows = third.rows.clone();
     first.answer(outcome("done", first.server_ms()));
     assert_eq!(bodies(&first).last().map(String::as_str), Some("done"));
@@ -285,7 +285,7 @@ fn what_was_made_for_another_identity_is_not_told() {
     assert!(stranger.sent.is_empty());
 }
 
-/// Its maker took it back before it left, and made another under its id.
+/// The maker took the request back before it left, and made another under the same id.
 #[test]
 fn the_answer_to_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
     let mut first = Bench::ready();
@@ -303,7 +303,7 @@ fn the_answer_to_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_wh
     assert!(matches!(other.row("x"), Some(Row::Pending(entry)) if entry.draft.body == b"anew"));
 }
 
-/// The first takes back what another waits for, and makes another under its id.
+/// Two tabs: the first takes back the request that the other waits for, and makes another under the same id.
 fn made_anew() -> (Bench, Bench) {
     let mut first = Bench::ready();
     first.client.set_offline(first.now_ms, true);
@@ -316,7 +316,8 @@ fn made_anew() -> (Bench, Bench) {
     (first, other)
 }
 
-/// A third tab joins that one, so its answer is kept; and who waited for what was there looks only then.
+/// A third tab waits for the new request, so its answer is kept. Only then does the tab look that waited for the old
+/// one.
 #[test]
 fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
     let (mut first, mut other) = made_anew();
@@ -337,7 +338,8 @@ fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_
     assert_eq!(bodies(&other), ["outcome-lost"]);
 }
 
-/// Its maker is gone before who waited for what was there has looked: who takes over what is there has waited for none of it.
+/// The maker is gone before the tab that waited for the old request has looked. That tab takes the new one over, but
+/// its caller never waited for it.
 #[test]
 fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_who_waited_for_what_was_there() {
     let (first, mut other) = made_anew();
@@ -348,7 +350,7 @@ fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_wh
     assert_eq!((other.delivered[0].1, other.delivered[1].1), (Receiver::Caller, Receiver::Recovered));
 }
 
-/// As a build before has made them: who made them is the tab alone, whatever they ask for.
+/// Rows as an older build made them: their maker is only the tab, whatever the request asks for.
 #[test]
 fn rows_of_a_build_before_are_told_and_what_was_made_anew_there_is_not_while_it_has_no_answer() {
     let entry = |body: &str| Entry {
@@ -374,7 +376,7 @@ fn rows_of_a_build_before_are_told_and_what_was_made_anew_there_is_not_while_it_
     }
 }
 
-/// What a build before reads of a row is who made it, as a text: it is the same while the row is there, whoever settles it.
+/// An older build reads the maker of a row as a text. So the text stays the same, whoever settles the row.
 #[test]
 fn who_made_a_row_stays_the_same_text_for_a_build_before() {
     let mut first = Bench::ready();
@@ -387,7 +389,7 @@ fn who_made_a_row_stays_the_same_text_for_a_build_before() {
     assert_eq!(settled.maker, entry.maker);
 }
 
-/// A store that says it failed and did not.
+/// The store had said that it failed, but it did not.
 #[test]
 fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
     let mut bench = Bench::ready();
@@ -404,7 +406,7 @@ fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
     assert_eq!((bodies(&bench), bench.sent.len()), (vec!["fingerprint-mismatch".into()], 0));
 }
 
-/// Another tab takes over what this one waited for, and its caller stops in the midst of it.
+/// This tab takes over a request of another tab that it waited for, and its caller gives up during that.
 #[test]
 fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
     let mut first = Bench::ready();
@@ -420,7 +422,7 @@ fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
-/// A tab that gives up what it finds to be another's, and has not joined its row yet.
+/// A tab that gives up a request before it knows that it is another tab's, and has not marked the row yet.
 fn given_up_unjoined(of: &Bench) -> Bench {
     let mut other = beside(of);
     let ticket = other.client.request(other.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
@@ -438,7 +440,7 @@ fn all_gone(other: &mut Bench) {
     other.drive();
 }
 
-/// It is another tab's, as the row says; that tab ends before its row was joined.
+/// The row says that the request is another tab's. That tab ends before this one has marked the row.
 #[test]
 fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_has_gone() {
     let mut first = Bench::ready();
@@ -448,7 +450,8 @@ fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_ha
     assert_eq!(deadline_ms(other.last()), 0, "it is not to be executed: its caller gave it up");
 }
 
-/// Between its row's being found and joined, its maker takes it back, makes another under its id, and ends.
+/// After this tab found the row, and before it marked it, the maker takes the request back, makes another under the id,
+/// and ends.
 #[test]
 fn what_was_made_anew_under_the_id_of_what_is_given_up_is_not() {
     let (first, _) = made_anew();
@@ -483,7 +486,7 @@ fn who_gives_up_before_it_is_known_to_be_another_tabs_waits_no_more() {
     other.client.give_up(other.now_ms, ticket);
     other.drive();
     assert_eq!((bodies(&other), other.sent.len()), (vec![ClientCode::GaveUp.as_str().to_owned()], 0));
-    // What another tab cancels brings its answer.
+    // The other tab has given the request up as well, so its answer will come.
     first.change("x", &Change::Raise { first_sent_s: 0, until_ms: 0, is_cancelling: true });
     let mut third = beside(&first);
     let ticket = third.client.request(third.now_ms, "x".into(), draft("x"), false).expect("it is not in hand");
@@ -504,7 +507,7 @@ fn who_asks_for_an_answer_that_is_given_and_not_settled_yet_gets_it_too() {
     bench.client.watch("x".into());
     bench.drive();
     assert_eq!(bodies(&bench), ["done"]);
-    // And fails.
+    // The store fails.
     bench.client.changed(bench.now_ms, ticket, None);
     bench.client.watch("x".into());
     bench.drive();
