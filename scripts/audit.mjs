@@ -1,4 +1,4 @@
-// `npm run audit`: checks all that comes from elsewhere, and fails where anything is wrong or could not be asked.
+// `npm run audit`: checks all code that comes from elsewhere. Fails if anything is wrong, or if a source could not be asked.
 
 import { cargoDeny } from "./audit/cargo-deny.mjs";
 import { checksWith } from "./audit/checks.mjs";

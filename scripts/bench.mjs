@@ -1,10 +1,10 @@
-// `npm run bench`: how fast Semel is, against the same work in a plain Durable Object that protects nothing. On raw workerd, all on one
-// machine. Writes docs/performance.md's table and plots.
+// `npm run bench`: measures how fast Semel is, against the same work in a plain Durable Object without protection. Both run on raw workerd, on one
+// machine. Writes the table and the plots of docs/performance.md.
 //
 // Invariants:
-// - What is compared runs in turn, round by round, and what counts is the ratio.
-// - Nothing is written into the documents but by a run of all parts in full. With --json nothing is written at all.
-// - The exit code is 2 if it was asked wrongly. What misses its bounds is no failure: the table says so.
+// - The two sides run in turn, round by round. What counts is their ratio.
+// - Only a full run of all parts writes into the documents. With --json, nothing is written at all.
+// - The exit code is 2 for wrong usage. A missed bound is no failure: the table shows it.
 
 import { tmpdir } from "node:os";
 import { parseArgs } from "node:util";
@@ -21,9 +21,9 @@ const USAGE = `npm run bench -- [--json] [--profile] [--only PART[,PART]] [--rou
   --sdk-requests  that the SDK in Node makes in all rounds: 1 to 1000000, 100000 unless said
   --records       at the fullest key: 1000 to 1000000, 1000000 unless said
 A run that leaves something out, or makes less of it, writes nothing into docs/.`;
-/** Many short rounds: what else runs on a machine comes and goes within seconds. */
+/** Many short rounds, because other load on a machine comes and goes within seconds. */
 const FULL = { rounds: 15, seconds: 0.5, "sdk-requests": 100_000, records: 1_000_000 };
-/** So many calls of a page are profiled, for each second of a round. */
+/** How many calls of a page are profiled, for each second of a round. */
 const CALLS_A_SECOND = 2_000;
 
 const asked = settings(process.argv.slice(2));
@@ -34,7 +34,7 @@ if (typeof asked === "string") {
   await main(() => bench(asked));
 }
 
-/** The settings, or what is wrong with them. */
+/** Returns the settings, or a text that says what is wrong with them. */
 function settings(args) {
   const text = { type: "string" };
   const options = { json: { type: "boolean", default: false }, profile: { type: "boolean", default: false }, only: text, ...Object.fromEntries(Object.keys(FULL).map((name) => [name, text])) };
@@ -64,7 +64,7 @@ function settings(args) {
 async function bench({ isJson, isProfile, only, isFull, ...numbers }) {
   const { stdout, stderr } = process;
   const print = stdout.write.bind(stdout);
-  // What is printed on the way is no part of the JSON.
+  // Progress must not get into the JSON.
   if (isJson) stdout.write = (...args) => stderr.write(...args);
   const writes = isFull && !isJson && !isProfile;
   await step("npm packages", installPackages);
@@ -84,7 +84,7 @@ async function bench({ isJson, isProfile, only, isFull, ...numbers }) {
   }
 }
 
-/** Prints where the time of a request goes. */
+/** Prints what the time of a request is spent on. */
 async function profile(buildWorker, { seconds }) {
   await buildWorker("ledger");
   await (await import("./setup/sdk.mjs")).buildSdk();

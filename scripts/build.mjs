@@ -1,4 +1,4 @@
-// `npm run build`: builds everything that ships. Workers of the checkout that are named behind it are built too: those that only tests take.
+// `npm run build`: builds everything that ships. Arguments name further workers of the checkout to build, which only tests need.
 
 import { checkMachine } from "./setup/machine.mjs";
 import { installPackages } from "./setup/packages.mjs";

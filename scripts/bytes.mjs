@@ -1,4 +1,4 @@
-// `npm run bench:bytes`: where the bytes of the SDK go. Builds it, and writes the table into sdk/npm/README.md.
+// `npm run bench:bytes`: builds the SDK, measures what its bytes are spent on, and writes the table into sdk/npm/README.md.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,10 +1,10 @@
-// `npm run chaos -- --minutes M --seed S`: workerd, clients in Node and a page in Chromium, with a bad network between them
-// and kills of everything; then whether every balance, answer and file is as it must be.
+// `npm run chaos -- --minutes M --seed S`: runs workerd, clients in Node and a page in Chromium, with a bad network between them, and kills each of
+// them. Then checks that every balance, answer and file is as it must be.
 //
-// The seed fixes the deposits, the faults of the network in their order, and when what is killed. Which request meets which
-// fault depends on the machine's timing: a run with the same seed is much like it, not the same.
+// The seed fixes the deposits, the order of the network's faults, and when what is killed. Which request meets which fault depends on the machine's
+// timing, so a run with the same seed is similar, not the same.
 //
-// Invariant: the exit code is 0 only if all holds, 2 if it was asked wrongly, and nothing is left running or mounted.
+// Invariant: the exit code is 0 only if every check holds, and 2 for wrong usage. Nothing is left running or mounted.
 
 import { randomInt } from "node:crypto";
 import { parseArgs } from "node:util";
@@ -25,7 +25,7 @@ if (typeof asked === "string") {
   await main(() => chaos(asked));
 }
 
-/** The settings, or what is wrong with them. */
+/** Returns the settings, or a text that says what is wrong with them. */
 function settings(args) {
   let values;
   try {

@@ -1,7 +1,7 @@
-// `npm run bench:compare`: other clients and this one under the same scripted faults, in Chromium. Writes docs/compare.json, and its
-// table into README.md.
+// `npm run bench:compare`: compares other clients with the SDK under the same scripted faults, in Chromium. Writes docs/compare.json, and its table
+// into README.md.
 //
-// Invariant: nothing is written unless the control shows that the faults were dealt and do harm.
+// Invariant: nothing is written unless the control shows that the faults happened and do harm.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,8 +1,8 @@
-// `npm run deploy`: builds the worker and the page, looks at the settings, and uploads all by wrangler.
+// `npm run deploy`: builds the worker and the pages, checks the settings, and uploads everything with wrangler.
 //
 // Invariants:
-// - What speaks against it is said before anything is uploaded, and before anything is built where it can be told without the Worker.
-// - With --dry-run nobody is asked and nothing is uploaded; --outdir keeps what would be.
+// - Every objection is made before anything is uploaded; and before anything is built, if it can be found without the Worker.
+// - With --dry-run, nobody is asked and nothing is uploaded; --outdir keeps what would be.
 
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -51,7 +51,7 @@ await main(async () => {
   const { buildWww } = await import("./setup/www.mjs");
   await buildWww();
   const kept = ["secrets-file", "outdir", "message"].flatMap((name) => (options[name] === undefined ? [] : [`--${name}`, options[name]]));
-  // Where a person sits at the terminal, wrangler may ask, say whether to write over what was changed in the dashboard.
+  // At a terminal, wrangler may ask: whether to overwrite changes made in the dashboard, say.
   const shown = options["dry-run"] ? { stdio: ["ignore", "inherit", "inherit"] } : { stdio: "inherit", env: {} };
   await wrangler(["deploy", "--config", file, ...(options["dry-run"] ? ["--dry-run"] : []), ...kept], shown);
 });
@@ -64,22 +64,22 @@ function optionsOf(args) {
   }
 }
 
-/** Returns what is to be known of the settings; what speaks against them is an error. */
+/** Returns notes on the settings. Throws if anything speaks against them. */
 function checkSettings({ vars }, known, options) {
   const { wrong, missing, noted } = judge({ vars, ...known, isOpenMeant: options.open, isEmptyMeant: options["begin-empty"] });
   const refused = options["dry-run"] ? wrong : [...wrong, ...missing];
   if (refused.length > 0) throw new StepError(["These settings are not deployed:", ...refused].join("\n  "), "docs/operations.md tells how settings and secrets are made.");
-  // A dry run asks nobody which secrets are there, so what it misses may be.
+  // A dry run does not ask which secrets are deployed, so what it misses may be there.
   return [...missing.map((text) => `Missing, unless it was deployed before: ${text}`), ...noted];
 }
 
-/** Fails where the Worker would serve nobody with what it is given. */
+/** Throws if the Worker would serve nobody with these settings. */
 async function checkReading({ vars }, worker, secrets) {
   const why = await unreadable(workerFolder(worker), { vars, ...secrets });
   if (why !== undefined) throw new StepError(`These settings are not deployed, for the Worker would serve nobody with them:\n  ${why}.`, "README.md says what each may be.");
 }
 
-/** Secrets by name: a file of JSON, as wrangler takes it too. */
+/** The secrets by name, from a JSON file in the form that wrangler takes, too. */
 async function secretsOf({ "secrets-file": path }) {
   if (path === undefined) return {};
   if (!existsSync(path)) throw new StepError(`There is no ${path}.`);
@@ -88,12 +88,12 @@ async function secretsOf({ "secrets-file": path }) {
     const secrets = JSON.parse(text);
     if (secrets.constructor === Object && Object.values(secrets).every((value) => typeof value === "string")) return secrets;
   } catch {
-    // What can't be read is not shown: it may have a secret in it.
+    // The file's text is not shown, because it may contain a secret.
   }
   throw new StepError(`${path} is no JSON object of texts.`, 'Write {"SEMEL_ADMIN_TOKEN":"…","SEMEL_JWT_KEYS":"{\\"keys\\":[…]}"}: a value that is JSON itself is a text here.');
 }
 
-/** Which worker a configuration uploads, so that it is built. */
+/** Returns which worker a configuration uploads, so that it can be built. */
 function workerOf({ main: entry }) {
   const name = basename(dirname(entry));
   if (name in WORKERS) return name;

@@ -1,10 +1,10 @@
-// `npm run fuzz`: the checks of tests/properties under libFuzzer, with AddressSanitizer, for as long as one likes.
+// `npm run fuzz`: runs the checks of tests/properties under libFuzzer, with AddressSanitizer, for as long as you like.
 //
 //   npm run fuzz -- [--target NAME]... [--minutes M]
 //
 // Invariants:
-// - All that is built, found and kept lies below target/fuzz/. What made a check fail stays there, and its path is printed.
-// - The exit code is 0 only if every target ran its time without a finding.
+// - Everything that is built, found and kept is below target/fuzz/. The input that made a check fail stays there, and its path is printed.
+// - The exit code is 0 only if every target ran for its time without a finding.
 
 import { mkdir, readdir } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -19,7 +19,7 @@ const HOME = join(TARGET, "fuzz");
 const CARGO_FUZZ = join(HOME, "tool", VERSION, "bin", "cargo-fuzz");
 /** cargo-fuzz needs flags that stable Rust reserves. */
 const ENV = { RUSTC_BOOTSTRAP: "1" };
-/** One input that takes longer hangs. */
+/** An input that takes longer than this counts as a hang. */
 const INPUT_SECONDS_MAX = 20;
 const MEMORY_MB_MAX = 2048;
 const INPUT_BYTES_MAX = 1024;
@@ -64,7 +64,7 @@ async function fuzz(target, minutes, folders) {
   for (const folder of [corpus, findings]) await mkdir(folder, { recursive: true });
   console.log(`\n${target}, ${minutes} minutes`);
   const limits = [`-max_total_time=${minutes * 60}`, `-timeout=${INPUT_SECONDS_MAX}`, `-rss_limit_mb=${MEMORY_MB_MAX}`];
-  // Long inputs from the start: what is in one byte of a sequence of requests is less than one request.
+  // Inputs are long from the start: one byte encodes less than one request of a sequence.
   limits.push("-len_control=0", `-max_len=${INPUT_BYTES_MAX}`);
   const options = [...limits, `-artifact_prefix=${findings}/`, "-print_final_stats=1"];
   await run(CARGO_FUZZ, ["run", ...folders, target, corpus, "--", ...options], {

@@ -1,7 +1,7 @@
 // `npm run pictures`: takes the pictures that the README shows.
 //
-// Those of the lab are from a server of its own with an empty state, each a run of 100 clicks with a third of everything lost: each time has
-// other numbers. That of the inspector is of the tests' made-up deployment, which has a million rows at one key, and is always the same.
+// The lab's pictures come from a server with an empty state: each shows a run of 100 clicks with a third of everything lost, so the numbers differ
+// each time. The inspector's picture shows the tests' made-up deployment, with a million rows at one key, and is always the same.
 
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -32,7 +32,7 @@ await main(async () => {
   const { chromium: executablePath } = await findBrowser();
   const state = await mkdtemp(join(tmpdir(), "semel-pictures-"));
   const objects = { SEMEL: "SemelObject", NAIVE: "NaiveObject", REGISTRY: "SemelRegistry" };
-  // As `npm start` has it: the page may kill it.
+  // As in `npm start`, so that the page offers to kill it.
   const server = await supervise({ folder: workerFolder("ledger"), state, objects, vars: { SEMEL_OPEN: "true" }, assets: WWW_FOLDER });
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
   try {

@@ -1,11 +1,11 @@
 // `npm run sim`: builds the simulator, as `npm test` does, and runs it. `-- --seeds N --from S [--mutant NAME | --list-mutants]`
 //
-// Invariant: standard output is the simulator's alone, and so is the exit code; what cargo says goes to standard error.
+// Invariant: standard output and the exit code are the simulator's. What cargo prints goes to standard error.
 
 import { spawnSync } from "node:child_process";
 import { ROOT } from "./setup/paths.mjs";
 
-// With a test beside it, cargo chooses features as for all tests: so nothing is compiled that `npm test` has left.
+// Built together with a test, cargo chooses the same features as for all tests, so what `npm test` compiled is used.
 const BUILD = ["build", "--workspace", "--bin", "sim", "--test", "command_line", "--locked", "--quiet"];
 
 const built = spawnSync("cargo", BUILD, { cwd: ROOT, stdio: ["ignore", 2, 2] });

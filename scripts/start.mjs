@@ -1,10 +1,10 @@
-// `npm start`: sets up all it needs, then serves the ledger on workerd, with its state in SQLite files.
+// `npm start`: sets up everything that is needed, then serves the ledger on workerd, with its state in SQLite files.
 //
-// Settings, and what they are where they are not set or empty: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN (a new one each time).
-// Only Node's built-ins are imported before the packages are installed.
+// Settings, and their defaults if they are not set or empty: SEMEL_PORT (8787), SEMEL_STATE (the folder of the state, .semel/state), SEMEL_ADMIN_TOKEN
+// (a new one at each start). Until the packages are installed, only Node's built-ins are imported.
 //
-// Invariant: one server at a time has a state, watched over or not. Each would keep in memory what the other changes on disk, and execute again what that
-// one has executed.
+// Invariant: only one server at a time uses a state, whether this process still supervises it or not. Each of two would keep in memory what the other
+// changes on disk, and execute again what the other has executed.
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:net";
@@ -17,9 +17,9 @@ import { StepError, main, step } from "./setup/step.mjs";
 import { buildWorker, workerFolder } from "./setup/worker.mjs";
 
 const HOST = "127.0.0.1";
-/** As the worker asks for. */
+/** The worker's own minimum. */
 const ADMIN_TOKEN_CHARS_MIN = 16;
-/** Two that look for each other at one moment look so often before they give up: one of them is first by then. */
+/** If two processes look for each other at the same moment, they look this often before they give up. By then, one of them is first. */
 const LOOKS_MAX = 4;
 
 await main(async () => {
@@ -37,10 +37,10 @@ await main(async () => {
     await buildWww();
     const { supervise } = await import("./setup/supervise.mjs");
     const ending = new AbortController();
-    // Before there is a server that could be left behind. Not once: npm passes on what its group has got already, and a signal that nobody takes ends
-    // this process where it is.
+    // Set up before there is a server that could be left behind. Not `once`: npm passes on a signal that the whole group has got already, and a second
+    // signal that nobody handles would end this process where it is.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => ending.abort());
-    // Where nobody reads any more, as after a pager that is left, to write would end this process and leave the server. What a full disk does not take is lost.
+    // If nobody reads any more, as after quitting a pager, writing would end this process and leave the server. What a full disk does not take is lost.
     for (const stream of [process.stdout, process.stderr]) stream.on("error", ({ code }) => code === "EPIPE" && ending.abort());
     const server = await supervise({
       folder: workerFolder("ledger"),
@@ -50,12 +50,12 @@ await main(async () => {
       vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: adminToken },
       assets: WWW_FOLDER,
       onLog: (text) => process.stderr.write(text),
-      // It outlives this process where that is killed.
+      // The server outlives this process if that is killed, so it holds the state, too.
       onSpawn: (pid) => held.add(pid),
       ending,
     });
     if (server.url) console.log(`Semel: serving on ${server.url}\n       state in ${state}; Ctrl-C ends it\n       inspector on ${server.url}/inspector, its token is ${adminToken}`);
-    // Ctrl-C reaches the server too, and it may end before this process has heard of it.
+    // Ctrl-C reaches the server, too, which may end before this process has handled the signal.
     await server.ended;
   } finally {
     held.release();
@@ -75,7 +75,7 @@ function tokenOf(token) {
   return token;
 }
 
-/** Takes a state, unless a server has it: the process that watches over one, or the server itself. */
+/** Takes a state. Throws if a server has it: the process that supervises one, or the server itself. */
 async function holdState(state) {
   const holders = join(state, "holders");
   const refuse = (others, looks) => {
@@ -88,7 +88,7 @@ async function holdState(state) {
   });
 }
 
-/** Fails before the long steps if the port is taken: another port would be a surprise. */
+/** Throws before the long steps if the port is taken. Another port would be a surprise. */
 function checkPort(port) {
   return new Promise((resolve, reject) => {
     const probe = createServer();

@@ -1,7 +1,7 @@
-// `npm test`: sets up all it needs and runs every check and test there is.
+// `npm test`: sets up everything that is needed, and runs all checks and tests.
 //
 // Invariants:
-// - Nothing is skipped: what can't run fails, and says what to do. One test of alarms is not registered unless asked for: it waits five minutes.
+// - Nothing is skipped: what can't run fails, and says what to do. One test of alarms is only registered if asked for, because it waits five minutes.
 // - The last line is `N passed, N failed`, and the exit code agrees with it.
 
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
@@ -19,25 +19,25 @@ import { DEPLOY, RUNTIMES, installPackages } from "./setup/packages.mjs";
 import { rustForWasm } from "./setup/rust-wasm.mjs";
 import { StepError, endAfter, main, run, step } from "./setup/step.mjs";
 
-/** Past this, what runs hangs: all tests in Node take ten minutes, and more where others work too. */
+/** After this time, a run counts as hung. All tests in Node take ten minutes, and longer on a busy machine. */
 const TIMEOUT_MS = 40 * 60_000;
-/** Past this, one test hangs: it fails by name, and the others go on. */
+/** After this time, one test counts as hung: it fails by name, and the others go on. */
 const TEST_TIMEOUT_MS = 15 * 60_000;
 
-/** So many files of tests at a time: many wait, for a browser or a timer, where two cores have two that compute. */
+/** How many test files run at a time. Many of them wait for a browser or a timer, so two cores have two files to compute. */
 const FILES = 3;
 
-/** To check what uses it takes none: where there is no compiler of C++ either. */
+/** Compiling the fuzz targets needs no real libFuzzer, so the check also runs without a C++ compiler. */
 const NO_LIBFUZZER = "/nowhere/libfuzzer.a";
 
-/** Where `node --test` finds its files. */
+/** The folders of the files for `node --test`. */
 const NODE_TESTS = ["tests/docs", "tests/bench", "tests/sdk", "tests/runtimes", "tests/www", "tests/admin", "tests/e2e", "tests/e2e/scenarios", "tests/chaos"];
-/** What measures a time in milliseconds: it runs before the others, with none beside it. */
+/** Tests that measure milliseconds. They run before the others, and alone. */
 const TIMED = ["tests/runtimes/opening.test.mjs"];
 
 const total = { passed: 0, failed: 0 };
 
-// What a test sees is the same whoever calls it: where these are set, programs print colours into pipes.
+// Unset, so that tests see the same whoever runs them: with these, programs print colours into pipes.
 for (const name of ["CI", "FORCE_COLOR"]) delete process.env[name];
 
 await main(async () => {
@@ -67,7 +67,7 @@ await main(async () => {
   }
 });
 
-/** Some of the SDK and of the Worker is there for wasm alone, and some for a session's module. */
+/** Checks the code that exists only for wasm, in the SDK and the Worker, and the code that only a session's module has. */
 async function checkForWasm() {
   const { env, target } = await rustForWasm();
   const packages = ["semel-sdk", "semel-worker"].flatMap((name) => ["-p", name]);
@@ -76,15 +76,17 @@ async function checkForWasm() {
   }
 }
 
-/** Builds what ships, and what only tests take, beside what follows: the last step of each takes one core alone. Resolves to what that printed. */
+/**
+ * Builds what ships, and what only tests need, while the next steps run: the last step of each build uses one core only. Resolves to what it printed.
+ */
 function build() {
   const built = run(process.execPath, ["scripts/build.mjs", "probe", "orders-rust"], { cwd: ROOT, timeoutMs: TIMEOUT_MS });
-  // Where what follows fails, nobody asks for it any more.
+  // Handled here, because nobody awaits the build if a step in between fails.
   built.catch(() => {});
   return built;
 }
 
-/** Checks what comes from elsewhere. Who could not be asked is said, and is no failure: not every machine reaches them. */
+/** Checks the code that comes from elsewhere. If a source can't be reached, that is printed and is no failure: not every machine reaches it. */
 async function audit() {
   let program;
   await step("cargo-deny", async () => {
@@ -97,7 +99,7 @@ async function audit() {
   }
 }
 
-/** Looks for the browser before the long steps: where it is missing, that is said at once. */
+/** Looks for the browser before the long steps, so that a missing one is reported at once. */
 async function browserStep() {
   let browser;
   await step("browser", async () => {
@@ -107,7 +109,7 @@ async function browserStep() {
   return browser;
 }
 
-/** Looks for another browser. Where it can't be had, what it adds is left out, and that is said. */
+/** Looks for another browser. If it can't be had, prints so, and its tests are left out. */
 async function otherBrowser(name, have) {
   let found;
   await step(name, async () => {
@@ -117,7 +119,7 @@ async function otherBrowser(name, have) {
   return found;
 }
 
-/** Runs a command with its output shown, and resolves to its exit code and what it printed. */
+/** Runs a command and shows its output. Resolves to its exit code and what it printed. */
 function shown(command, args, { cwd = ROOT, env } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"] });
@@ -155,7 +157,7 @@ async function nodeTests({ chromium }, firefox, webkit) {
   await inNode(files.filter((file) => !TIMED.includes(file)), FILES, env);
 }
 
-/** Runs files of tests in Node, so many at a time. */
+/** Runs test files in Node, `concurrency` of them at a time. */
 async function inNode(files, concurrency, env) {
   const scratch = await mkdtemp(join(tmpdir(), "semel-test-"));
   const report = join(scratch, "report.tap");
@@ -174,7 +176,7 @@ function count({ passed, failed, skipped, code }) {
   total.passed += passed;
   total.failed += failed + skipped;
   if (skipped > 0) console.log(`${skipped} skipped: that counts as failed`);
-  // A runner that died without a count of failures has failed all the same.
+  // A runner that died without reporting a failure has failed.
   if (code !== 0 && failed + skipped === 0) total.failed += 1;
 }
 

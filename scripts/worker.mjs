@@ -1,6 +1,6 @@
-// `npm run worker -- FOLDER`: builds the Worker of a crate with a handler of its own, in this checkout or elsewhere.
+// `npm run worker -- FOLDER`: builds the Worker of a crate with its own handler, in this checkout or elsewhere.
 //
-// Invariant: what it writes into is emptied before, so that is nothing but an earlier build.
+// Invariant: the output folder is emptied, so it must contain nothing but an earlier build.
 
 import { readdir, realpath } from "node:fs/promises";
 import { join, resolve } from "node:path";

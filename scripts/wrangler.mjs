@@ -1,5 +1,5 @@
-// `npm run wrangler -- …`: wrangler of the version that deploys, for what a person does by hand: log in, set a secret, roll back,
-// follow the log.
+// `npm run wrangler -- …`: runs the version of wrangler that deploys, for what a person does by hand: log in, set a secret,
+// roll back, follow the log.
 
 import { wrangler } from "./deploy/wrangler.mjs";
 import { DEPLOY, installPackages } from "./setup/packages.mjs";

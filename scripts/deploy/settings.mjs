@@ -1,11 +1,11 @@
-// What speaks against deploying with these settings. The Worker looks at them again, at its first request; here they are looked
-// at while the old deployment still serves.
+// Finds what speaks against deploying with given settings. The Worker checks them again at its first request; here they are checked while the old
+// deployment still serves.
 //
-// Invariant: no value is in what is said, for a value may be a secret.
+// Invariant: no message contains a value, because it may be a secret.
 
 import { createPublicKey } from "node:crypto";
 
-/** All that a deployment can set. docs/operations.md has the same list. */
+/** All settings of a deployment. docs/operations.md has the same list. */
 export const SETTINGS = [
   "SEMEL_OPEN",
   "SEMEL_JURISDICTION",
@@ -30,18 +30,18 @@ export const SETTINGS = [
 const ADMIN_TOKEN_CHARS_MIN = 16;
 
 /**
- * Returns `{ wrong, missing, noted }`, a sentence each. `vars` are those of the configuration, `given` the secrets that go with
- * this deployment, both by name, and `there` the names of those that are deployed already. `places` are those where the keys are that are
- * there. What is missing may be there in a dry run, which asks nobody.
+ * Returns `{ wrong, missing, noted }`, each a list of sentences. `vars`: the variables of the configuration, and `given`: the secrets of this
+ * deployment, both by name. `there`: the names of what is deployed already. `places`: the jurisdictions in which the deployed Worker has its keys.
+ * What is `missing` may be deployed already in a dry run, which does not ask.
  */
 export function judge({ vars, given = {}, there = [], places = [], isOpenMeant = false, isEmptyMeant = false }) {
   const wrong = [];
   const missing = [];
   const noted = [];
   const names = new Set([...Object.keys(vars), ...Object.keys(given), ...there]);
-  // As the Worker reads them: what TOML has as a boolean or a number is its text.
+  // Read as the Worker does: a boolean or a number of TOML counts as its text.
   const valueOf = (name) => (given[name] ?? vars[name])?.toString();
-  // What is empty is not set.
+  // An empty setting counts as not set.
   const has = (name) => (there.includes(name) && !(name in given)) || (valueOf(name) ?? "") !== "";
   const hasKeys = has("SEMEL_JWT_KEYS") || has("SEMEL_JWKS_URL");
 
@@ -61,7 +61,7 @@ export function judge({ vars, given = {}, there = [], places = [], isOpenMeant =
     if (!hasKeys) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
     else if (!has("SEMEL_JWT_AUDIENCE")) wrong.push("SEMEL_JWT_AUDIENCE is missing: it says which tokens are meant for this deployment.");
   }
-  // A secret that stays is what it was.
+  // A deployed secret that is not given again stays what it was.
   const isUnseen = there.includes("SEMEL_JURISDICTION") && !("SEMEL_JURISDICTION" in given);
   const place = isUnseen ? undefined : (valueOf("SEMEL_JURISDICTION") ?? "");
   if (!isEmptyMeant && places.some((each) => each !== place)) {
@@ -71,7 +71,7 @@ export function judge({ vars, given = {}, there = [], places = [], isOpenMeant =
   return { wrong, missing, noted };
 }
 
-/** What is wrong with the key set: the Worker needs public halves, and what it can sign with is a secret. */
+/** What is wrong with the key set. The Worker needs public halves; a key that can sign must be a secret. */
 function keysOf(vars, given) {
   const value = given.SEMEL_JWT_KEYS ?? vars.SEMEL_JWT_KEYS;
   if (value === undefined) return [];
@@ -79,7 +79,7 @@ function keysOf(vars, given) {
   try {
     ({ keys } = typeof value === "string" ? JSON.parse(value) : value);
   } catch {
-    // Of no JSON there are no keys either.
+    // Text that is no JSON is reported below, like a set without keys.
   }
   if (!Array.isArray(keys) || keys.length === 0) return ["SEMEL_JWT_KEYS is no JWK set: {\"keys\":[…]} with at least one key."];
   const wrong = [];
@@ -90,7 +90,7 @@ function keysOf(vars, given) {
   return wrong;
 }
 
-/** The Worker finds it out when the first token of that key comes. */
+/** Whether a public key can be read. The Worker would find out only when the first token signed by it comes. */
 function isKey(key) {
   try {
     createPublicKey({ key, format: "jwk" });

@@ -1,8 +1,8 @@
-// wrangler, Cloudflare's tool that uploads Workers: how it is started, what it reads, what it knows of.
+// wrangler, Cloudflare's tool that uploads Workers: how it is started, and what it knows about configurations and deployments.
 //
 // Invariants:
-// - It runs on a Node that it supports, whichever runs this.
-// - It tells nobody that it was used. Unless a person started it, it asks nothing: what is unclear is an error.
+// - It runs on a version of Node that it supports, whichever runs this.
+// - It sends no usage data. It asks questions only if a person started it; otherwise, anything unclear is an error.
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -19,10 +19,10 @@ const QUIET = {
   WRANGLER_SEND_ERROR_REPORTS: "false",
   WRANGLER_SEND_METRICS: "false",
 };
-/** What this wrangler says of a Worker that was never deployed, and what Cloudflare does. */
+/** What wrangler and Cloudflare say about a Worker that was never deployed. */
 const NO_SUCH_WORKER = /Worker "[^"]*" not found\.|The Worker \S+ has no deployments\.|\[code: 10007\]/;
 
-/** This Node, if it is new enough, else the one that comes with wrangler. */
+/** The path of this Node if it is new enough, otherwise of the one that is installed with wrangler. */
 export function nodeForWrangler(version = process.versions.node) {
   const [major, minor] = version.split(".").map(Number);
   if (major > NODE_MIN[0] || (major === NODE_MIN[0] && minor >= NODE_MIN[1])) return process.execPath;
@@ -31,12 +31,12 @@ export function nodeForWrangler(version = process.versions.node) {
   throw new StepError(`wrangler needs Node ${NODE_MIN.join(".")}, and this is ${version}.`, "Install a newer Node from https://nodejs.org.");
 }
 
-/** Runs a command of wrangler, and resolves to what it printed; where `stdio` is given, that is to the terminal. */
+/** Runs a command of wrangler. Resolves to what it printed, unless `stdio` sends that to the terminal. */
 export async function wrangler(args, { stdio, env = { CI: "true" } } = {}) {
   return run(nodeForWrangler(), [join(PACKAGE, "bin/wrangler.js"), ...args], { env: { ...QUIET, ...env }, stdio });
 }
 
-/** The configuration in `file`, as wrangler itself understands it. */
+/** Resolves to the configuration in `file`, as wrangler itself reads it. */
 export async function configOf(file) {
   if (!existsSync(file)) throw new StepError(`There is no ${file}.`);
   const script = `import(${JSON.stringify(join(PACKAGE, "wrangler-dist/cli.js"))}).then(({ default: { unstable_readConfig: read } }) =>
@@ -45,15 +45,15 @@ export async function configOf(file) {
   return JSON.parse(printed);
 }
 
-/** The names of the secrets that the deployed Worker has. `ask` is `wrangler`, or a test's. */
+/** Resolves to the names of the deployed Worker's secrets. `ask`: `wrangler`, or a test's replacement. */
 export async function secretsAt(file, ask = wrangler) {
   const secrets = await askedOf(file, ask, ["secret", "list", "--format", "json"]);
   return (secrets ?? []).map(({ name }) => name);
 }
 
 /**
- * Where each version of the Worker that has traffic has its keys: the jurisdiction, or "" where none is set; undefined: it is a secret, whose value nobody
- * sees. One without objects of keys has none.
+ * For each version of the deployed Worker that has traffic, resolves to where its keys are: the jurisdiction; "" if none is set; undefined if it is
+ * a secret, whose value nobody can see. Versions without objects for keys are left out.
  */
 export async function placesAt(file, ask = wrangler) {
   const places = [];
@@ -68,7 +68,7 @@ export async function placesAt(file, ask = wrangler) {
   return places;
 }
 
-/** What wrangler tells of the Worker that is deployed; undefined: none ever was. */
+/** Resolves to what wrangler says about the deployed Worker; to undefined if there never was one. */
 async function askedOf(file, ask, args) {
   try {
     return JSON.parse(await ask([...args, "--config", file]));

@@ -1,20 +1,20 @@
-// One process at a time sets up this checkout: installs packages, or builds. Two would delete from under each other what they write, and each would
-// take what the other has half written for good.
+// Makes sure that only one process at a time sets up this checkout: installs packages, or builds. Two at once would delete each other's files, and
+// would take half-written files for complete ones.
 //
-// Invariant: what is there already is looked at without this, so that nobody waits who has nothing to set up.
+// Invariant: a caller first checks, without this, whether there is anything to do. So nobody waits for nothing.
 
 import { join } from "node:path";
 import { hold } from "./hold.mjs";
 import { BUILD } from "./paths.mjs";
 
-/** A process does one thing after the other, and a step of a build may itself be one. */
+/** A process does one thing after another, but a step of a build may itself call `alone`. */
 let isOurs = false;
 
-/** Runs `work` while no other process sets up this checkout. Whoever has to wait says so. */
+/** Runs `work` while no other process sets up this checkout. If it has to wait, it prints for whom. */
 export async function alone(work) {
   if (isOurs) return work();
   const held = await hold(join(BUILD, "holders"), (others, looks) => {
-    // Two that come at one moment both look again, and then one of them is first.
+    // Not at the first look: if two processes come at the same moment, both look again, and then one of them is first.
     if (looks === 1) console.log(`waiting for process ${others.join(" and ")}, which sets up this checkout too`);
   });
   isOurs = true;

@@ -1,8 +1,8 @@
-// Chromium, for the tests that run in a browser.
+// Finds Chromium, for the tests that run in a browser.
 //
 // Invariants:
-// - What the machine has is used; where it has none, root gets it installed.
-// - It is run before it is handed out.
+// - A browser of the machine is used. If there is none and the user is root, Chromium is installed.
+// - The program is run once before its path is returned.
 
 import { canInstall, install, printedBy, which } from "./programs.mjs";
 import { StepError, run } from "./step.mjs";
@@ -12,14 +12,14 @@ const PACKAGE = "chromium";
 const INSTALL = `apt-get install -y --no-install-recommends ${PACKAGE}`;
 
 /**
- * Resolves to its path, and a word on where it came from. The options stand in for the machine in tests: `env` for the
- * variables, `isRoot`, and `execute` for the one way to run a command.
+ * Resolves to `{ chromium, note }`: its path, and a word on where it came from. Options replace the machine in tests: `env` its variables, `isRoot`,
+ * and `execute` the way to run a command.
  */
 export async function findBrowser({ env = process.env, isRoot = process.getuid?.() === 0, execute = run } = {}) {
   const machine = { env, isRoot, execute };
   const found = await first(machine);
   if (found) return { chromium: found.path, note: `Chromium ${found.version}` };
-  // Whoever names a program wants that one: nothing else is installed beside it.
+  // A program that was named must be that one: nothing else is installed instead.
   if (env.SEMEL_CHROMIUM || !(await canInstall(machine))) throw new StepError(`The browser tests cannot run: ${missing(env)}.`, advice());
   await install(machine, [PACKAGE], advice());
   const installed = await first(machine);
@@ -28,8 +28,8 @@ export async function findBrowser({ env = process.env, isRoot = process.getuid?.
 }
 
 /**
- * The first that runs, of the names on PATH. What the variable asks for, by path or by name, is the only candidate.
- * Some systems have a stub by the name of chromium that only says how to install it: existing is not enough.
+ * The first name on PATH that runs. If SEMEL_CHROMIUM is set, by path or by name, it is the only candidate. A file alone is not enough: some systems
+ * have a `chromium` that only says how to install it.
  */
 async function first(machine) {
   const { env } = machine;

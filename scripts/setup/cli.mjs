@@ -1,6 +1,6 @@
-// Builds the command line: `sdk/cli` with its libraries, into one file of the npm package.
+// Builds the command line: bundles `sdk/cli` with its libraries into one file of the npm package.
 //
-// Invariant: what is bundled is named with its license, beside it.
+// Invariant: a file beside the bundle names each bundled package with its license.
 
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -10,11 +10,11 @@ import { hashOf, onceFor } from "./stamp.mjs";
 import { step } from "./step.mjs";
 
 const FOLDER = join(ROOT, "sdk/npm/bin");
-/** What is generated, as paths in the package. */
+/** The generated files, as paths in the package. */
 export const CLI_GENERATED = ["bin/semel.cjs", "bin/LICENSES.txt"];
 const MANIFEST = "sdk/npm/package.json";
 
-/** Builds it unless its sources are unchanged, a line for the step. */
+/** Builds it unless its sources are unchanged. Prints one line for each step. */
 export async function buildCli() {
   const stamp = join(BUILD, "cli.stamp");
   if (CLI_GENERATED.some((name) => !existsSync(join(ROOT, "sdk/npm", name)))) await rm(stamp, { force: true });
@@ -34,7 +34,7 @@ async function build() {
     outfile,
     bundle: true,
     minify: true,
-    // A library of the old form asks for Node's modules by `require`, which an ES module does not have.
+    // CommonJS, because a library of that form calls `require` for Node's modules, which an ES module does not have.
     format: "cjs",
     platform: "node",
     target: "node20",
@@ -47,7 +47,7 @@ async function build() {
   await writeFile(join(FOLDER, "LICENSES.txt"), await licensesOf(Object.keys(metafile.inputs)));
 }
 
-/** The licenses of the packages that files are of. */
+/** The licenses of the packages that the files belong to, as one text. */
 async function licensesOf(files) {
   const packages = new Set(files.filter((file) => file.startsWith("node_modules/")).map((file) => /^node_modules\/((@[^/]+\/)?[^/]+)/.exec(file)[1]));
   const texts = [];

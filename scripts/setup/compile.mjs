@@ -1,6 +1,6 @@
-// From a Rust crate to a wasm module: cargo, wasm-bindgen for its JS where it has any, wasm-opt.
+// Compiles a Rust crate to a wasm module: with cargo, wasm-bindgen (if the module needs JavaScript glue) and wasm-opt.
 //
-// Invariant: no path of this machine goes into what is published.
+// Invariant: no path of this machine gets into what is published.
 
 import { homedir } from "node:os";
 import { mkdir, rm } from "node:fs/promises";
@@ -10,13 +10,13 @@ import { rustFlags } from "./rust-wasm.mjs";
 import { run } from "./step.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-/** What rustc lets a module use. wasm-opt would refuse it unnamed. */
+/** The wasm features that rustc may use. wasm-opt refuses those that are not named to it. */
 const FEATURES = ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue", "simd"];
 
 /**
- * Compiles `crate`, and resolves to the module as rustc made it. `profile`: cargo's; `rust`: of `rustForWasm()`; `cwd`: where cargo finds
- * the crate; `isLocked`: whether it must have its lock file, as what is here has; `hasSimd`: whether it may use vectors, which all runtimes of
- * Workers have, and not all browsers.
+ * Compiles `crate`. Resolves to the path of the module as rustc made it. `profile`: cargo's. `rust`: the result of `rustForWasm()`. `cwd`: the folder
+ * in which cargo finds the crate. `isLocked`: whether the lock file must be up to date, as in this checkout. `hasSimd`: whether the module may use
+ * vectors, which all runtimes of Workers have, but not all browsers.
  */
 export async function compileCrate({ crate, profile, features = [], rust: { env, target }, cwd = ROOT, isLocked = true, hasSimd = false }) {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
@@ -27,8 +27,8 @@ export async function compileCrate({ crate, profile, features = [], rust: { env,
 }
 
 /**
- * Compiles `crate` into `semel.js` and `semel_bg.wasm` in the folder `output`, which is emptied first.
- * `bindgen`: more of wasm-bindgen's options; `optimise`: wasm-opt's passes; the rest as above.
+ * Compiles `crate` into `semel.js` and `semel_bg.wasm` in the folder `output`, which is emptied first. `bindgen`: further options of wasm-bindgen.
+ * `optimise`: the passes of wasm-opt. The rest is as for `compileCrate`.
  */
 export async function compileWithGlue({ bindgen = [], optimise, output, ...crate }) {
   const wasm = await compileCrate(crate);
@@ -42,7 +42,7 @@ export async function compileWithGlue({ bindgen = [], optimise, output, ...crate
   await optimised(module, optimise, module);
 }
 
-/** Puts a module through wasm-opt. */
+/** Optimises a module with wasm-opt. */
 export async function optimised(module, passes, output) {
   await run(bin("wasm-opt"), [...passes, ...FEATURES.map((name) => `--enable-${name}`), module, "-o", output]);
 }

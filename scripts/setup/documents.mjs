@@ -1,9 +1,9 @@
-// The repository's documents as pages: Markdown to HTML, with links that lead from page to page.
+// Renders the repository's documents as pages: Markdown to HTML, with links that lead from page to page.
 //
 // Invariants:
-// - A link to a document is a link to its page. One to anything else of the repository is not a link on the page, for there is nothing
-//   to lead to; one that leads nowhere fails the build, and so does an image that is not served.
-// - A heading has the anchor that it has where the Markdown is usually read.
+// - A link to a document becomes a link to its page. A link to another file of the repository becomes plain text, because the site does not have the
+//   file. A link that leads nowhere fails the build, and so does an image that is not served.
+// - A heading has the same anchor as where the Markdown is usually read.
 
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -11,7 +11,7 @@ import { dirname, join, normalize } from "node:path";
 import { ROOT } from "./paths.mjs";
 import { StepError } from "./step.mjs";
 
-/** Which documents there are, in the order of the navigation. */
+/** All documents, in the order of the navigation. */
 export const DOCUMENTS = [
   { name: "index", file: "README.md", title: "Start" },
   { name: "examples", file: "examples/README.md", title: "Examples" },
@@ -38,7 +38,7 @@ export const IMAGES = "docs/images";
 
 const pathOf = (name) => (name === "index" ? "/docs" : `/docs/${name}`);
 
-/** Resolves to `{ name, title, navigation, content }` of each document. `read` gives its Markdown; it is a test's own. */
+/** Resolves to `{ name, title, navigation, content }` for each document. `read` resolves to its Markdown; tests have their own. */
 export async function renderDocuments(read = (file) => readFile(join(ROOT, file), "utf8")) {
   const { Marked, Renderer } = await import("marked");
   const { gfmHeadingId } = await import("marked-gfm-heading-id");
@@ -48,7 +48,7 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
     const named = new Map();
     let heading;
     const marked = new Marked(gfmHeadingId(), {
-      // In the order of the text: a table is named by the heading that it stands under.
+      // Walked in the order of the text, because a table is named after the heading above it.
       walkTokens(token) {
         if (token.type === "heading") heading = token.text.replaceAll("`", "");
         if (token.type === "table") named.set(token, nameOf(heading, named));
@@ -60,7 +60,7 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
           return to === undefined ? text : `<a href="${escape(to)}">${text}</a>`;
         },
         image({ href, text }) {
-          // The policy of the pages lets none in from elsewhere.
+          // The pages' Content-Security-Policy allows no images from elsewhere.
           if (/^https?:/.test(href)) return escape(text);
           const path = normalize(join(dirname(file), href));
           if (!path.startsWith(`${IMAGES}/`) || !existsSync(join(ROOT, path))) dead.push(href);
@@ -68,10 +68,10 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
         },
         table(token) {
           const table = tableOf.call(this, token);
-          // A wide table scrolls by itself, and can be reached by keyboard.
+          // A wide table scrolls on its own, and the keyboard can reach it.
           return `<div class="wide" tabindex="0" role="region" aria-label="${escape(named.get(token))}">${table}</div>`;
         },
-        // On a phone a setting's name is wider than its column: where it breaks, its words stay whole.
+        // On a phone, a setting's name is wider than its column. It may break between its words.
         codespan(token) {
           return Renderer.prototype.codespan.call(this, token).replaceAll("_", "_<wbr>");
         },
@@ -87,7 +87,7 @@ export async function renderDocuments(read = (file) => readFile(join(ROOT, file)
   return pages;
 }
 
-/** Unlike any other on the page: who can't see them tells them apart by it. */
+/** A name that no other table of the page has, because a screen reader tells tables apart by name. */
 function nameOf(heading, named) {
   const name = heading === undefined ? "Table" : `Table: ${heading}`;
   const names = new Set(named.values());
@@ -107,7 +107,7 @@ function navigationOf(current) {
   return DOCUMENTS.map(item).join("");
 }
 
-/** Where a link of `file` leads on the pages; undefined where there is no page for it. What leads nowhere is added to `dead`. */
+/** Where a link of `file` leads on the site; undefined if there is no page for it. A link that leads nowhere is added to `dead`. */
 function addressOf(file, href, dead) {
   if (/^(https?:|#)/.test(href)) return href;
   const [path, anchor] = href.split("#");

@@ -1,6 +1,7 @@
-// Firefox, for the tests that run in a second browser.
+// Finds Firefox, for the tests that run in a second browser.
 //
-// Invariant: what the machine has is used; where it has none, root gets it installed. A machine that can't have it runs everything else, unless it is asked for by name.
+// Invariant: a Firefox of the machine is used. If there is none and the user is root, it is installed. Without it, all other tests run; but it must be
+// there if SEMEL_FIREFOX names it.
 
 import { canInstall, install, printedBy } from "./programs.mjs";
 import { StepError, run } from "./step.mjs";
@@ -8,7 +9,7 @@ import { StepError, run } from "./step.mjs";
 const NAMES = ["firefox", "firefox-esr"];
 const PACKAGE = "firefox-esr";
 
-/** Resolves to the program: what SEMEL_FIREFOX says, else the first that runs; undefined where there is none. What is named has to be there. */
+/** Resolves to the program: SEMEL_FIREFOX if set, otherwise the first that runs; undefined if there is none. Throws if SEMEL_FIREFOX does not run. */
 export async function findFirefox({ env = process.env, execute = run } = {}) {
   for (const name of env.SEMEL_FIREFOX ? [env.SEMEL_FIREFOX] : NAMES) {
     if (/\d+\.\d+/.test(await printedBy(execute(name, ["--version"], { timeoutMs: 30_000 })))) return name;
@@ -17,7 +18,7 @@ export async function findFirefox({ env = process.env, execute = run } = {}) {
   return undefined;
 }
 
-/** The same, once it is installed where it can be. The options stand in for the machine in tests. */
+/** The same, after installing it where that is possible. Options replace the machine in tests. */
 export async function haveFirefox({ env = process.env, isRoot = process.getuid?.() === 0, execute = run } = {}) {
   const machine = { env, isRoot, execute };
   const found = await findFirefox(machine);

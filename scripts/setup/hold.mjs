@@ -1,12 +1,12 @@
-// A folder says which processes have something, by an empty file for each, and one of them takes it at a time.
+// A lock among processes. A folder has an empty file for each process that holds something or wants to, and one of them gets it at a time.
 //
 // Invariants:
 // - Only Node's built-ins: this runs before anything is installed.
-// - Two never have it at once: each puts its file there before it looks for others', so of two the later look finds the other's. Who finds one takes
-//   back its own, and looks again after a while of random length.
-// - Whoever dies has nothing any more. A file is named after its process and when that was started, since numbers are given again, and at random: so
-//   anybody may delete it once that is dead, and deletes nothing that somebody else has put there meanwhile.
-// - From putting a file there to the look nothing is awaited.
+// - Two never hold it at once: each process adds its own file before it looks for others, so the one that looks later finds the other's file. A
+//   process that finds another removes its own file, and looks again after a random pause.
+// - A dead process holds nothing. A file is named after the process's number and start time, because numbers are used again, and has a random part.
+//   So anybody may delete the file of a dead process, without deleting a file that another process has added meanwhile.
+// - Between adding a file and looking, nothing is awaited.
 
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -15,13 +15,13 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const LOOK_MS = 100;
 const NAME = /^[1-9]\d*-\w+-/;
-/** Of the fields of `/proc/PID/stat` after the name: the state, and when it was started. */
+/** Fields of `/proc/PID/stat` after the name: the state, and the start time. */
 const STATE = 0;
 const STARTED = 19;
 
 /**
- * Takes `folder` for this process, once no other has it. `onOthers` is called for each look that finds others, with their numbers and the count of
- * looks before; what it throws ends the wait.
+ * Takes `folder` for this process, once no other process holds it. Each look that finds others calls `onOthers` with their numbers and the count of
+ * looks before. If that throws, the wait ends.
  */
 export async function hold(folder, onOthers) {
   for (let looks = 0; ; looks += 1) {
@@ -43,7 +43,7 @@ class Hold {
     this.add(process.pid);
   }
 
-  /** Has it held by another process as well, at once: until that is dead too, nobody else takes it. */
+  /** Makes another process hold it as well. Until that process is dead, too, nobody else gets it. */
   add(pid) {
     const name = `${pid}-${startOf(pid)}-${randomUUID()}`;
     mkdirSync(this.#folder, { recursive: true });
@@ -51,7 +51,7 @@ class Hold {
     this.#own.push(name);
   }
 
-  /** The numbers of the processes that have it, or try to, besides. */
+  /** The numbers of the other processes that hold it or try to. */
   others() {
     const others = [];
     for (const name of readdirSync(this.#folder)) {
@@ -77,7 +77,7 @@ function isLiving(name) {
   return now === start || now === "unknown";
 }
 
-/** When a process was started, or "unknown" where the system doesn't tell; undefined if there is none. */
+/** The start time of a process; "unknown" if the system does not tell; undefined if there is no such process. */
 function startOf(pid) {
   try {
     process.kill(pid, 0);
@@ -87,7 +87,7 @@ function startOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    // One that has ended is there until whoever started it has heard of it.
+    // A zombie: the process has ended, and waits for its parent to notice.
     return fields[STATE] === "Z" ? undefined : fields[STARTED];
   } catch {
     return "unknown";

@@ -1,6 +1,6 @@
-// Puts the inspector into the npm package: a folder of static assets, which a Worker of one's own can have.
+// Puts the inspector into the npm package: a folder of static assets that any Worker can serve.
 //
-// Invariant: an application's own paths stay its own. What the page loads lies below the page's own name.
+// Invariant: the application's own paths stay free. Everything that the page loads is below `/inspector`.
 
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { WWW_FOLDER } from "./www.mjs";
 
 const FOLDER = join(SDK_PACKAGE, "inspector");
 const PAGE = "inspector.html";
-/** As the deployed ledger says it: a page in a frame could be clicked unseen, and what has a hash in its name never changes. */
+/** As in the deployed ledger: no frames, because a framed page could be clicked unseen; and a file with a hash in its name never changes. */
 const HEADERS = `/inspector
   Content-Security-Policy: frame-ancestors 'none'
   X-Content-Type-Options: nosniff
@@ -23,7 +23,7 @@ const HEADERS = `/inspector
   X-Content-Type-Options: nosniff
 `;
 
-/** Copies it from the built pages, unless it is there. */
+/** Copies it from the built pages, unless it is up to date. */
 export async function packInspector() {
   const stamp = join(BUILD, "packed-inspector.stamp");
   if (!existsSync(join(FOLDER, PAGE))) await rm(stamp, { force: true });

@@ -1,5 +1,5 @@
-// Puts `semel/worker` and `semel/upstream` into the npm package: the workers for handlers in JavaScript and TypeScript, and for code that
-// is there already, as they were built.
+// Puts `semel/worker` and `semel/upstream` into the npm package: the built Worker for handlers in JavaScript and TypeScript, and the one that goes in
+// front of existing code.
 
 import { existsSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
@@ -10,12 +10,12 @@ import { hashOf, onceFor } from "./stamp.mjs";
 import { step } from "./step.mjs";
 import { buildWorker, workerFolder } from "./worker.mjs";
 
-/** Folders of the package, and the workers that are in them. */
+/** Folders of the package, and which worker each contains. */
 const PACKED = { worker: "script", upstream: "upstream" };
-/** What is the same for both, and in the bundle of the one alone: in front of other code, only who consumes a queue has it. */
+/** Files that both need, although only the bundle of `script` contains them: in front of other code, only a consumer of a queue uses them. */
 const SHARED = ["queue.js", "json.js"];
 
-/** Builds them unless their sources are unchanged, a line a step. */
+/** Builds them unless their sources are unchanged. Prints one line for each step. */
 export async function buildPackedWorkers() {
   for (const [name, worker] of Object.entries(PACKED)) {
     await buildWorker(worker);

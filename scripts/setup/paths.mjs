@@ -1,4 +1,4 @@
-// Where things are. All that is built or cached lies below `target/`, `build/` or `node_modules/` of this checkout.
+// The folders of this checkout. Everything that is built or cached is below `target/`, `build/` or `node_modules/`.
 
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";

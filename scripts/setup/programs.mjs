@@ -1,6 +1,6 @@
-// Programs of the machine: which there are, and what Debian's apt-get brings.
+// Programs of the machine: finds them, and installs them with Debian's apt-get.
 //
-// Invariant: only root, and only where apt-get is, gets anything installed.
+// Invariant: only root installs anything, and only with apt-get.
 
 import { resolve } from "node:path";
 import { StepError } from "./step.mjs";
@@ -8,7 +8,7 @@ import { StepError } from "./step.mjs";
 const UPDATE_MS = 180_000;
 const INSTALL_MS = 600_000;
 
-/** What a command printed; nothing where it failed: to a probe that is an answer, not an error. */
+/** Resolves to what a command printed; to "" if it failed, which is an answer to a probe, not an error. */
 export async function printedBy(command) {
   try {
     return await command;
@@ -18,16 +18,16 @@ export async function printedBy(command) {
   }
 }
 
-/** Resolves to the path of a program by its name or path; undefined where there is none. */
+/** Resolves to the path of a program, given by name or path; to undefined if there is none. */
 export async function which({ env, execute }, name) {
   const printed = await printedBy(execute("/bin/sh", ["-c", 'command -v "$0"', name], { env: { PATH: env.PATH } }));
   return printed.trim() ? resolve(printed.trim()) : undefined;
 }
 
-/** Whether a package could be installed here. */
+/** Resolves to whether packages can be installed here. */
 export const canInstall = async ({ isRoot, ...machine }) => isRoot && (await which(machine, "apt-get")) !== undefined;
 
-/** Installs packages; a step that fails says `advice`. */
+/** Installs packages. If that fails, the error carries `advice`. */
 export async function install({ env, execute }, names, advice) {
   const options = { env: { PATH: env.PATH, DEBIAN_FRONTEND: "noninteractive" }, advice };
   const wait = ["-o", "DPkg::Lock::Timeout=120"];

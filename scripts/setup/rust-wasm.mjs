@@ -1,12 +1,12 @@
-// A Rust toolchain that can compile to wasm32-unknown-unknown.
+// Finds or makes a Rust toolchain that can compile to wasm32-unknown-unknown.
 //
-// Most machines have the target or get it from rustup in seconds. Where rustup has no server, the standard library is
-// built from Debian's `rust-src` of exactly the version that `rustc` prints.
+// Most machines have the target, or get it from rustup in seconds. If rustup can't reach a server, the standard library is built from Debian's
+// `rust-src` of exactly the version that `rustc` prints.
 //
 // Invariants:
-// - rustup's own folders are never written to by hand: std goes into a toolchain folder of its own below `target/`,
-//   made under a temporary name and renamed when it is whole.
-// - `RUSTC_BOOTSTRAP` is set for building std only, never for the product.
+// - rustup's own folders are never changed by hand: std goes into a separate toolchain folder below `target/`, which is made under a temporary name
+//   and renamed once it is complete.
+// - `RUSTC_BOOTSTRAP` is set only to build std, never for the product.
 
 import { cp, link, mkdir, mkdtemp, readFile, readdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -19,12 +19,12 @@ import { TARGET } from "./paths.mjs";
 const TRIPLE = "wasm32-unknown-unknown";
 const RUSTC_MIN = [1, 95];
 const DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/** Checksums of the packages that were looked at. Another version is taken on apt's signature alone. */
+/** Checksums of the packages that were reviewed. For another version, apt's signature has to do. */
 const DEBIAN_SHA256 = { "1.95.0": "7b76db5b880a77f9e52975d2baa6209d2f76d2c9c2789515c3088cb960e2c83b" };
 
 /**
- * Resolves to the environment in which cargo compiles to wasm, a word on where the target came from, and the name of a
- * target folder for it: cargo doesn't notice another std of one version, and would mix what was compiled against each.
+ * Resolves to the environment in which cargo compiles to wasm, a word on where the target came from, and a target folder for it. The folder differs
+ * for each std: cargo does not notice another std of the same version, and would mix what was compiled against each.
  */
 export async function rustForWasm() {
   const { env, note } = await findOrMake();
@@ -66,10 +66,10 @@ async function rustcVersion() {
 
 const environment = (toolchain) => ({ PATH: `${join(toolchain, "bin")}:${process.env.PATH}` });
 
-/** The environment in which cargo gives rustc these flags. There may be spaces in them: a checkout lies anywhere. */
+/** The environment that makes cargo pass these flags to rustc. In this form they may contain spaces, as the checkout's path may. */
 export const rustFlags = (flags) => ({ CARGO_ENCODED_RUSTFLAGS: flags.join("\x1f") });
 
-/** A probe compiles a library against std. The output goes to a folder: `-o /dev/null` as root would replace the device. */
+/** Compiles a small library against std. Its output goes into a folder, because `-o /dev/null` as root would replace the device. */
 async function compiles(env) {
   const folder = await mkdtemp(join(tmpdir(), "semel-probe-"));
   try {
@@ -86,7 +86,7 @@ async function addByRustup() {
   return compiles();
 }
 
-/** The `library/` folder of Rust's source: from `SEMEL_RUST_SRC`, else from Debian. */
+/** Resolves to the `library/` folder of Rust's source: from `SEMEL_RUST_SRC`, otherwise from Debian. */
 async function librarySource(version) {
   if (process.env.SEMEL_RUST_SRC) return { folder: process.env.SEMEL_RUST_SRC, dispose: async () => {} };
   const folder = await mkdtemp(join(tmpdir(), "semel-rust-src-"));
@@ -108,7 +108,7 @@ async function librarySource(version) {
   }
 }
 
-/** apt with lists and sources of its own, so that the machine's are left as they are. */
+/** Runs apt with its own lists and sources, so that the machine's stay as they are. */
 async function downloadFromDebian(version, folder) {
   const sources = join(folder, "sources.list");
   await mkdir(join(folder, "lists/partial"), { recursive: true });
@@ -134,7 +134,7 @@ async function downloadFromDebian(version, folder) {
   await run("dpkg-deb", ["-x", join(folder, deb), folder]);
 }
 
-/** Compiles std for wasm in an empty crate, then lays a toolchain folder round it that shares all else with rustup's. */
+/** Compiles std for wasm in an empty crate. Then makes a toolchain folder of it that shares everything else with rustup's. */
 async function buildStd(version, library, own) {
   const sysroot = (await run("rustc", ["--print", "sysroot"])).trim();
   const work = await mkdtemp(join(tmpdir(), "semel-std-"));
@@ -174,7 +174,7 @@ async function buildStd(version, library, own) {
   return version;
 }
 
-/** Hard links for what rustc resolves to find its sysroot (a symlink would lead back), symlinks for the rest. */
+/** Hard links for the files by which rustc finds its sysroot (a symlink would lead back), symlinks for the rest. */
 async function layToolchain(sysroot, toolchain) {
   await mkdir(join(toolchain, "bin"), { recursive: true });
   await mkdir(join(toolchain, "lib/rustlib"), { recursive: true });
@@ -191,7 +191,7 @@ async function linkOrCopy(from, to) {
   try {
     await link(from, to);
   } catch {
-    // Another file system: a copy does as well, at the cost of its size.
+    // On another file system, a copy will do; it only takes more room.
     await cp(from, to);
   }
 }

@@ -1,12 +1,12 @@
-// Builds the browser SDK: the crate in `sdk/` and the JavaScript round it, into the npm package's folder.
+// Builds the SDK: the crate in `sdk/` and the JavaScript around it, into the folder of the npm package.
 //
 // Invariants:
-// - What a browser loads is added up with every build, each file as it would be sent. A test holds it to its limit: a build must not
-//   fail where another compiler makes some bytes more.
-// - Of the package, these are generated: the module, the JavaScript that all entries share, the entries of browsers, their sessions and service workers, module and JavaScript once more in the forms that
-//   `require` and `semel/inline` take, the other entries once more for `require`, and the licenses. `GENERATED` names them all, and git
-//   has none of them. The command line is generated too, by `cli.mjs`: no entry loads it. `worker/` and `upstream/` are what
-//   `packed-worker.mjs` puts there, and `inspector/` what `packed-inspector.mjs` does.
+// - Every build adds up what a browser loads, each file as it would be sent. A test checks the limit, not the build: another compiler may make some
+//   bytes more, and the build must not fail for that.
+// - These files of the package are generated: the modules, the JavaScript that all entries share, the entries of browsers with their sessions and
+//   service workers, the forms of module and JavaScript for `require` and `semel/inline`, the other entries for `require`, and the licenses.
+//   `GENERATED` names them all, and none is in git. `cli.mjs` generates the command line, which no entry loads. `packed-worker.mjs` fills `worker/`
+//   and `upstream/`, and `packed-inspector.mjs` fills `inspector/`.
 
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -23,27 +23,28 @@ import { withoutPanics } from "./without-panics.mjs";
 
 const PACKAGE_BROTLI_BYTES_MAX = 28_000;
 /**
- * Half a thousand more than it was before a call cost the same however many wait: lists of what is asked of all, and calls without a `Request`. And 1,300 for
- * calls that cross to the module many at once, rows in memory that don't, and two frames under way: a call takes Node three fifths of the CPU, and the server is not idle meanwhile.
- * And a thousand for what an outbox sends together: it needs what is in a batch as sessions do, and so comes with them. And two thousand for a module that is
- * compiled to be fast before it is small: an eighth less of the CPU for each call. And 400 for what only a batch refuses or can't answer, which goes by itself.
- * And 100 to say where there is no `WebSocket`.
+ * What sessions pay bytes for: a call that costs the same however many wait; calls that cross into the module together, rows in memory that don't
+ * cross, and two frames under way (a call takes three fifths of the CPU in Node, and the server is not idle in between); batches, which an outbox
+ * loads from here, too; a module that is compiled for speed before size (an eighth less CPU for each call); and requests that only a batch refuses.
  */
 const SESSION_BROTLI_BYTES_MAX = 32_600;
-/** What a browser loads, of all there is. Other entries are a few lines more or less. */
+/** What a browser loads of the package. Other entries differ by a few lines. */
 export const LOADED = ["semel.wasm", "semel.js", "index.js", "service-worker.js"];
-/** What it loads at the first session, besides; of these, all but the module where an outbox sends together. */
+/** What a browser loads in addition at the first session; and all of it but the module if an outbox sends batches. */
 export const LOADED_FOR_SESSIONS = ["session.wasm", "session.js", "session-browser.js"];
 const CRATE = "semel-sdk";
-/** What a module calls the function that takes all calls, before it is named by what the module is. */
+/** The name by which a module calls the function that takes all calls, before `namedByContent` replaces it. */
 const CALL = "_call";
-/** Properties that only the SDK's own code knows: in what is built their names are short, in all scripts the same. None is in a type of the package, nor is any of what it uses of a runtime's. */
+/**
+ * Names of properties that only the SDK's own code uses. The build shortens them, the same way in all scripts. No type of the package has one of
+ * them, nor does anything that the SDK uses of a runtime.
+ */
 export const OWN_NAMES =
   /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone|byte|end|forgets|host|later|left|show|ticket)$/;
 /**
- * In this order by trial, of some hundred. Flat code shows what is computed twice, and branches are laid out anew; short functions are written
- * where they are called. Low memory is the end of the stack, where nothing lies; the module's memory is its own, so it begins with zeros. The
- * sections are for tools that are done with it.
+ * The passes of wasm-opt, in an order found by trying some hundred. `--flatten` shows what is computed twice; `--rereloop` lays branches out anew;
+ * short functions are inlined. Low memory is unused, because the end of the stack is there; the module's own memory starts as zeros. The stripped
+ * sections are only for tools.
  */
 export const OPTIMISE = [
   ...["--low-memory-unused", "--zero-filled-memory", "--always-inline-max-function-size=3"],
@@ -51,31 +52,33 @@ export const OPTIMISE = [
   ...["--flatten", "--simplify-locals-notee-nostructure", "--precompute-propagate", "--local-cse", "-Oz", "--simplify-locals", "-Oz"],
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
-/** What throws has lines, for some 20 bytes: of an error that nobody catches Node shows the line that threw, which would be all of the script. */
+/**
+ * Line breaks in a script that may throw, for some 20 bytes: for an uncaught error, Node shows the line that threw, which would be the whole script.
+ */
 const LINES = { semicolons: false, max_line_len: 500 };
-/** The module before it is optimised: its functions have names. */
+/** The module before it is optimised, while its functions still have names. */
 export const NAMED_MODULE = join(BUILD, "sdk.wasm");
 const NAMED_SESSION = join(BUILD, "session.wasm");
 const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
-/** What has one source, and is generated in the form that `require` takes. */
+/** Entries that have one source, from which the form for `require` is generated. */
 const REQUIRED = ["file", "conformance"];
-/** The same of what has no types: no entry. */
+/** The same for a file without types, which is no entry. */
 const REQUIRED_INSIDE = ["late"];
 const REQUIRED_FILES = ["index.d.cts", "semel.cjs", "session.cjs", ...REQUIRED_INSIDE.map((name) => `${name}.cjs`), ...REQUIRED.flatMap((name) => [`${name}.cjs`, `${name}.d.cts`])].map((name) => `cjs/${name}`);
 const INLINED = { wasm: "semel.wasm", "session-wasm": "session.wasm" };
 const INLINED_FILES = Object.keys(INLINED).flatMap((name) => [`inline/${name}.js`, `inline/${name}.cjs`]);
 const GENERATED = ["semel.js", "semel.wasm", "session.js", "session-browser.js", "session.wasm", "index.js", "service-worker.js", ...REQUIRED_FILES, ...INLINED_FILES, ...LICENSES];
-/** Folders of the package that others fill. */
+/** Folders of the package that other scripts fill. */
 const PACKED = ["inspector", "upstream", "worker"];
 const SOURCES = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "sdk/Cargo.toml", "sdk/src", "sdk/js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
-/** The npm package: entry points and types by hand, and what is built. */
+/** The npm package: its entry points and types are written by hand, the rest is built. */
 export const SDK_PACKAGE = join(ROOT, "sdk/npm");
 
-/** Builds the SDK unless its sources are unchanged, a line a step. */
+/** Builds the SDK unless its sources are unchanged. Prints one line for each step. */
 export async function buildSdk() {
   const stamp = join(BUILD, "sdk.stamp");
-  // The output lies among sources, where a clean-up takes it and leaves the stamp.
+  // The output is among the sources, where a clean-up may remove it without the stamp.
   if (GENERATED.some((name) => !existsSync(join(SDK_PACKAGE, name)))) await rm(stamp, { force: true });
   const byHand = (await filesOf(SDK_PACKAGE)).filter((name) => ![...GENERATED, ...CLI_GENERATED].includes(name)).map((name) => `sdk/npm/${name}`);
   const unchanged = await onceFor(stamp, await hashOf([...SOURCES, ...byHand]), async () => {
@@ -94,7 +97,7 @@ export async function buildSdk() {
 
 async function build(rust) {
   await mkdir(BUILD, { recursive: true });
-  // One crate, and so one file of cargo's: each is taken before the next.
+  // Both come from one crate, so cargo writes the same file: each is used before the next is compiled.
   for (const [name, named, profile, features] of [["semel.wasm", NAMED_MODULE, "sdk", []], ["session.wasm", NAMED_SESSION, "sdk-session", ["session"]]]) {
     await withoutPanics(await compileCrate({ crate: CRATE, profile, rust, features }), named);
     await optimised(named, OPTIMISE, join(SDK_PACKAGE, name));
@@ -112,14 +115,14 @@ async function build(rust) {
   await bundle(join(ROOT, "sdk/js/service-worker.js"), "service-worker.js", ["--format=esm", "--minify", "--alias:semel=./index.js", "--external:./index.js"]);
   await bundle(join(ROOT, "sdk/js/session-browser.js"), "session-browser.js", ["--format=esm", "--minify", "--external:./session.js"]);
   for (const file of ["index.js", "service-worker.js", "session-browser.js"]) await shrink(join(SDK_PACKAGE, file), true);
-  // They ask for the package by its name, so that its classes are the ones that the application has.
+  // These import the package by its name, so that they use the same classes as the application.
   for (const name of [...REQUIRED, ...REQUIRED_INSIDE]) await bundle(join(SDK_PACKAGE, `${name}.js`), `cjs/${name}.cjs`, ["--format=cjs", "--platform=node", "--external:semel"]);
   await writeCopies();
 }
 
 /**
- * Gives a module's function that takes all calls a name that tells of the whole of it, and returns that: JavaScript that was built for another finds
- * none. As long as the name before, so nothing else of the module moves.
+ * Renames the module's function that takes all calls, by a hash of the whole module, and returns the name. So JavaScript that was built for another
+ * module does not find the function. The name is as long as the old one, so nothing else in the module moves.
  */
 async function namedByContent(path) {
   const module = await readFile(path);
@@ -133,27 +136,27 @@ async function bundle(source, name, options) {
   await run(bin("esbuild"), [source, "--bundle", ...options, "--target=es2022", "--log-level=warning", `--outfile=${join(SDK_PACKAGE, name)}`]);
 }
 
-/** With the names of its own properties made short: as `short` has them, which is given those that it has not. */
+/** Bundles with short names for the SDK's own properties. `short` maps them; new ones are added to it. */
 async function bundleOwn(source, name, format, short) {
-  // Loaded here, as `terser` is.
+  // Loaded only now, like `terser`.
   const { build: bundled } = await import("esbuild");
   const options = { bundle: true, minify: true, target: "es2022", mangleProps: OWN_NAMES, mangleCache: short };
   const { mangleCache } = await bundled({ entryPoints: [source], outfile: join(SDK_PACKAGE, name), format, ...options });
   Object.assign(short, mangleCache);
 }
 
-/** Makes a script smaller that esbuild has made small. */
+/** Makes a script smaller than esbuild can. */
 async function shrink(path, isModule, format = {}) {
-  // Loaded here: most starts need no build.
+  // Loaded only now, because most starts need no build.
   const { minify } = await import("terser");
   const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3, hoist_funs: true }, format });
   await writeFile(path, code);
 }
 
-/** What is in the package twice, since somebody wants it under another name or in another form. */
+/** Writes the files that the package has twice, under another name or in another form. */
 async function writeCopies() {
   for (const name of LICENSES) await copyFile(join(ROOT, name), join(SDK_PACKAGE, name));
-  // TypeScript takes the types of what is required for those of an ES module, unless their name says otherwise.
+  // TypeScript would take the types for those of an ES module, unless the file is named so.
   for (const name of ["index", ...REQUIRED]) await copyFile(join(SDK_PACKAGE, `${name}.d.ts`), join(SDK_PACKAGE, `cjs/${name}.d.cts`));
   for (const [name, module] of Object.entries(INLINED)) {
     const base64 = JSON.stringify(await readFile(join(SDK_PACKAGE, module), "base64"));
@@ -162,7 +165,7 @@ async function writeCopies() {
   }
 }
 
-/** The paths of all files below a folder, in order, but of what is packed: another build may be at it. */
+/** Resolves to the sorted paths of all files below a folder, except the packed folders, which another build may be writing. */
 async function filesOf(folder) {
   const files = [];
   for (const entry of await readdir(folder, { withFileTypes: true })) {
@@ -173,10 +176,10 @@ async function filesOf(folder) {
   return files.sort();
 }
 
-/** Adds up what a browser loads of the package in `folder`, each file in brotli: `{ note, isWithin }`. */
+/** Adds up what a browser loads of the package in `folder`, each file compressed with brotli: `{ note, isWithin }`. */
 export const sizeOf = (folder) => sum(folder, LOADED, PACKAGE_BROTLI_BYTES_MAX);
 
-/** The same of what it loads for sessions, besides. */
+/** The same for what it loads in addition for sessions. */
 export const sizeOfSessions = (folder) => sum(folder, LOADED_FOR_SESSIONS, SESSION_BROTLI_BYTES_MAX);
 
 async function sum(folder, names, bytesMax) {
@@ -186,7 +189,7 @@ async function sum(folder, names, bytesMax) {
   return { note, isWithin: wasm + js <= bytesMax };
 }
 
-/** The size of a file as it would be sent. */
+/** Resolves to the size of a file as it would be sent, in bytes. */
 export async function brotliBytes(path) {
   return brotliCompressSync(await readFile(path), { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
 }

@@ -1,4 +1,4 @@
-// Whether something was built from the sources as they are now.
+// Tells whether something was already built from the current sources.
 
 import { createHash } from "node:crypto";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { alone } from "./alone.mjs";
 import { ROOT } from "./paths.mjs";
 
-/** A hash over the names and bytes of files and folders, given from the top of the checkout. */
+/** Resolves to a hash of the names and contents of files and folders, which are given relative to the checkout. */
 export async function hashOf(sources) {
   const hash = createHash("sha256");
   for (const source of sources) await addTo(hash, source);
@@ -27,12 +27,12 @@ async function addTo(hash, path) {
   for (const name of names) await addTo(hash, `${path}/${name}`);
 }
 
-/** Runs `build`, alone, unless `stamp` says that it ran with this hash. The stamp is gone while it runs. */
+/** Runs `build`, with `alone`, unless `stamp` says that it ran with this hash. The stamp is removed while it runs. */
 export async function onceFor(stamp, hash, build) {
   const isBuilt = async () => (await readFile(stamp, "utf8").catch(() => undefined)) === hash;
   if (await isBuilt()) return "unchanged";
   return alone(async () => {
-    // Whoever was waited for may have built the same.
+    // Another process may have built it while this one waited.
     if (await isBuilt()) return "unchanged";
     await rm(stamp, { force: true });
     const note = await build();

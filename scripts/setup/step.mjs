@@ -1,14 +1,14 @@
-// One line a step, and one way to run a command.
+// Steps, which print one line each, and the one way to run a command.
 //
 // Invariants:
 // - Only Node's built-ins: this runs before anything is installed.
-// - A step that fails says which one, what was printed, and what to do; nothing goes on after it.
-// - Children stay in the caller's process group, so that killing the group ends them all.
-// - What takes too long ends with all that it has started: what is left of it would hold its output open, and be waited for.
+// - A step that fails says which one it is, what was printed, and what to do. Nothing goes on after it.
+// - Child processes stay in the caller's process group, so that killing the group ends them all.
+// - A command that takes too long is killed with all processes that it has started. One that was left would hold the output open, and be waited for.
 
 import { spawn, spawnSync } from "node:child_process";
 
-/** A failure whose message is written for the person at the terminal. */
+/** A failure whose message is for the person at the terminal. `advice` says what to do. */
 export class StepError extends Error {
   constructor(message, advice) {
     super(message);
@@ -16,7 +16,7 @@ export class StepError extends Error {
   }
 }
 
-/** Runs `work` and prints one line with the step's name, time and result. */
+/** Runs `work`, and prints one line with the step's name, result and time. */
 export async function step(name, work) {
   const started = Date.now();
   process.stdout.write(`  ${name} ... `);
@@ -30,7 +30,7 @@ export async function step(name, work) {
   }
 }
 
-/** Runs a command to its end. Resolves to what it printed; a non-zero exit is a `StepError`. */
+/** Runs a command. Resolves to its standard output; a non-zero exit is a `StepError`. */
 export function run(command, args, { cwd, env, advice, timeoutMs, stdio } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
@@ -61,7 +61,7 @@ export function run(command, args, { cwd, env, advice, timeoutMs, stdio } = {}) 
   });
 }
 
-/** Ends a child, and what that has started, unless it ends within `ms`. */
+/** Kills a child process and all that it has started, unless it ends within `ms`. */
 export function endAfter(child, ms) {
   const timer = setTimeout(() => endAll(child.pid), ms);
   child.on("error", () => clearTimeout(timer));
@@ -83,7 +83,7 @@ function endAll(pid) {
   }
 }
 
-/** Whether a command ends with 0. For probes: its failure is an answer, not an error. */
+/** Resolves to whether a command ends with 0. For probes, whose failure is an answer. */
 export async function succeeds(command, args, options = {}) {
   try {
     await run(command, args, options);
@@ -94,7 +94,7 @@ export async function succeeds(command, args, options = {}) {
   }
 }
 
-/** The last act of every script: says what failed and what to do, and sets the exit code. */
+/** Runs a script. If a step fails, prints what failed and what to do, and sets the exit code to 1. */
 export async function main(work) {
   try {
     await work();

@@ -1,9 +1,9 @@
-// Keeps a workerd running that the page it serves may kill, on one port and one state.
+// Keeps a workerd running, on one port and one state, although the page that it serves may kill it.
 //
 // Invariants:
-// - A kill is SIGKILL: the runtime gets no word before it, as in a crash. What asks while one goes on changes nothing.
-// - However this ends, nothing outlives it: no process, no open port, a kill in progress neither.
-// - A workerd that ends without having been asked, or does not start again, is an error and the end.
+// - A kill is SIGKILL: as in a crash, the runtime gets no warning. A request to kill while a kill is going on changes nothing.
+// - However this ends, nothing is left: no process, no open port, no kill in progress.
+// - If workerd ends without a kill, or does not start again, that is an error, and the end.
 
 import { createServer } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
@@ -11,14 +11,14 @@ import { StepError } from "./step.mjs";
 import { startWorkerd } from "./workerd.mjs";
 
 const HOST = "127.0.0.1";
-/** The answer to who asked gets so long to leave the process that is killed. It is lost if that is too short. */
+/** How long the process lives on after a kill was asked for, so that the answer can leave. If this is too short, the answer is lost. */
 const ANSWER_MS = 200;
-/** How long it stays down: an outage that can be seen. */
+/** How long it stays down: long enough to see the outage. */
 export const DOWN_MS = 1_000;
 
 /**
- * Starts a workerd, with `startWorkerd`'s options, and starts it again whenever its worker had it killed by LAB. Resolves once it serves, or is over:
- * then it has no URL. Aborting `ending` ends it, while it starts too.
+ * Starts a workerd with the options of `startWorkerd`, and starts it again whenever its worker asks over LAB to have it killed. Resolves once it
+ * serves; or once it has ended, and then it has no URL. Aborting `ending` ends it, even while it starts.
  */
 export async function supervise({ ending = new AbortController(), ...options }) {
   const supervisor = new Supervisor(options, ending);
@@ -27,7 +27,7 @@ export async function supervise({ ending = new AbortController(), ...options }) 
 }
 
 class Supervisor {
-  /** Settles when all is over: resolves after `end()`, else rejects. */
+  /** Settles when everything has ended: resolves after `end()`, otherwise rejects. */
   ended;
   #options;
   #workerd;
@@ -59,12 +59,12 @@ class Supervisor {
       this.ended = Promise.resolve();
       return;
     }
-    // Whoever has the page open looks for it where it was.
+    // At the same address, where an open page looks for it.
     this.#options.address = new URL(this.url).host;
     this.ended = this.#watch().catch((error) => this.#unlessEnding(error)).finally(() => this.#close());
   }
 
-  /** Ends it, wherever it is; `ended` tells when. */
+  /** Ends it, in any state. `ended` settles when that is done. */
   end() {
     this.#ending.abort();
   }
@@ -82,15 +82,15 @@ class Supervisor {
     }
   }
 
-  /** One that is ended while it starts has not failed. */
+  /** Ending it while it starts is no failure. */
   #unlessEnding(error) {
     if (!this.#ending.signal.aborted) throw error;
   }
 
-  /** No browser asks here: one would name the origin of its page. */
+  /** Requests with an origin are refused: they come from a browser, and no browser has reason to ask here. */
   #answer({ method, url, headers }, response) {
     if (method !== "POST" || url !== "/kill" || headers.origin !== undefined) return response.writeHead(404).end();
-    // A website whose name was made to lead here is a page of the same origin to a browser.
+    // A website whose name leads to this machine looks like the same origin to a browser.
     const { host, port } = new URL(this.url);
     if (![host, `localhost:${port}`].includes(headers["lab-host"])) return response.writeHead(403).end();
     response.writeHead(202).end();

@@ -1,6 +1,6 @@
-// The command line tool that comes as source: wasm-bindgen. Built once a version, below `target/`.
+// Builds wasm-bindgen, the command line tool that comes as source: once for each version, below `target/`.
 //
-// Invariant: it is of the very version of the library that the workspace is locked to.
+// Invariant: its version is exactly that of the library in the workspace's lock file.
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,21 +1,21 @@
-// Takes out of a module what a Rust panic says: it would be formatted, and nobody would read it. A panic still ends the call: as a
-// trap, `RuntimeError: unreachable`. Nor does anybody read where in the source it was: file names and places become zeros.
+// Removes from a module the messages of Rust's panics, which would be formatted although nobody reads them. A panic still ends the call, as a trap:
+// `RuntimeError: unreachable`. File names and places in the source become zeros, because nobody reads them either.
 //
 // Invariants:
-// - Only functions of the standard library that panic, or that format, lose their bodies. Of the SDK nothing formats: where
-//   something did, its tests would end in that trap.
-// - A module in which none of them is found is refused: their names have changed, or are not in it.
+// - Only functions of the standard library that panic or format lose their bodies. The SDK itself formats nothing: if it did, its tests would end in
+//   that trap.
+// - A module in which no such function is found is refused: the functions have other names now, or the module has no names.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { StepError } from "./step.mjs";
 
-/** In the mangled names of the standard library's functions, in either of the manglings that there are. */
+/** Parts of the mangled names of the standard library's functions, in either form of mangling. */
 const PANICS = /4core3fmt|9panicking|\d+panic_|rust_panic|unwrap_failed|expect_failed|slice_index_fail|handle_error|capacity_overflow|handle_alloc_error|assert_failed/;
-/** A place of a panic, as it is laid out: address, length, line and column. */
+/** The size of a place in the source, as a panic refers to it: address, length, line and column. */
 const PLACE_BYTES = 16;
 const FILE_NAME = /^[\w./-]+\.rs$/;
 const STANDARD = /4core|5alloc|3std|rustc/;
-/** What only those functions say or format with. Another compiler may have other words: then they stay. */
+/** Texts that only those functions use. Another compiler may have other texts: then they stay. */
 const WORDS = [
   "cannot access a Thread Local Storage value during or after destruction: ",
   ...["insertion index (is ", ") should be <= len (is ", "removal index (is ", ") should be < len (is "],
@@ -26,7 +26,7 @@ const WORDS = [
 ];
 
 export async function withoutPanics(input, output) {
-  // Loaded here: it takes a second, and most starts need no build.
+  // Loaded only now: it takes a second, and most starts need no build.
   const { default: binaryen } = await import("binaryen");
   binaryen.setDebugInfo(true);
   const module = binaryen.readBinary(await readFile(input));
@@ -56,7 +56,7 @@ function clearWords(constants) {
   }
 }
 
-/** Overwrites each place in the source (where the file's name is and how long, line, column), and the names. `address`: of the first constant. */
+/** Overwrites each place in the source (address and length of the file's name, line, column), and the names. `address`: that of the first constant. */
 function clearPlaces(constants, address) {
   const names = [];
   for (let at = 0; at + PLACE_BYTES <= constants.length; at += 4) {

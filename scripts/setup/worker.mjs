@@ -1,6 +1,6 @@
-// Builds a worker: a Rust crate with a handler, its host and its own modules, into one folder that workerd runs.
+// Builds a worker: compiles a Rust crate with a handler, and puts it with the host's JavaScript and the crate's own into one folder that workerd runs.
 //
-// Invariant: the bundle stays below its limit, or the build fails.
+// Invariant: if the bundle is larger than its limit, the build fails.
 
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -13,15 +13,15 @@ import { StepError, run, step } from "./step.mjs";
 import { rustForWasm } from "./rust-wasm.mjs";
 import { wasmBindgen } from "./tools.mjs";
 
-/** What a Worker may have: whoever adds to it has to find what it can do without. */
+/** The limit of a Worker's bundle. Whoever adds to it must find something to leave out. */
 const BUNDLE_GZIP_BYTES_MAX = 332_000;
-/** Of one whose handler may have requests sent: that is in no other. */
+/** The limit of a Worker whose handlers may emit requests: only that one has the code for it. */
 const EMITTING_GZIP_BYTES_MAX = 364_000;
-/** Of a crate of somebody's own, on which this checkout has no say: what Cloudflare takes of everybody. */
+/** The limit of a crate outside this checkout: Cloudflare's limit for everybody. */
 export const OWN_GZIP_BYTES_MAX = 3_000_000;
 const COMMON = ["Cargo.toml", "Cargo.lock", "core/Cargo.toml", "core/src", "worker/Cargo.toml", "worker/src", "worker/index.js", "worker/host.js", "worker/router.js", "worker/lines.js", "worker/bodies.js", "worker/storage.js", "worker/module.js", "worker/objects.js", "worker/batches.js", "worker/turns.js", "worker/garbage.js", "worker/gathering.js", "worker/signatures.js", "worker/sockets.js", "worker/chores.js", "worker/effects.js", "worker/registry.js", "worker/queue.js", "worker/json.js", "scripts/setup", "scripts/tools", "package-lock.json"];
 
-/** The workers of the checkout: the deployed one, the tests' own, what is packed for handlers in JavaScript, and an example. */
+/** The workers of the checkout: the deployed one, the tests', the ones that are packed into the npm package, and an example. */
 export const WORKERS = {
   ledger: { folder: "worker/ledger", crate: "semel-ledger" },
   probe: { folder: "tests/probe", crate: "semel-probe" },
@@ -31,14 +31,14 @@ export const WORKERS = {
 };
 
 /**
- * The second time finds what the first has left, and the third still some. Low memory is the end of the stack, where nothing lies, so a constant that is added to an address
- * goes into the access. Which compiler made it is of no use at an edge.
+ * The passes of wasm-opt. The second `-Os` finds what the first has left over, and the third still some. Low memory is unused, because the end of the
+ * stack is there, so a constant that is added to an address can become part of the access. Nobody at an edge needs to know which compiler made it.
  */
 const OPTIMISE = ["--low-memory-unused", "-Os", "-Os", "-Os", "--strip-producers"];
 
 export const workerFolder = (name) => join(BUILD, name);
 
-/** Builds a worker unless its sources are unchanged, a line a step. */
+/** Builds a worker unless its sources are unchanged. Prints one line for each step. */
 export async function buildWorker(name) {
   const { folder, crate, bytesMax } = WORKERS[name];
   const output = workerFolder(name);
@@ -47,7 +47,7 @@ export async function buildWorker(name) {
   if (unchanged) await step(`worker ${name}`, async () => "unchanged");
 }
 
-/** Builds the worker of the crate in `folder`, wherever that is, into `output`. What cargo has compiled before stays compiled. */
+/** Builds the worker of the crate in `folder`, anywhere, into `output`. Cargo keeps what it has compiled before. */
 export async function buildWorkerOf(folder, output) {
   const { packages } = JSON.parse(await run("cargo", ["metadata", "--no-deps", "--format-version=1"], { cwd: folder }));
   const own = packages.find(({ manifest_path: path }) => path === join(folder, "Cargo.toml"));
@@ -67,17 +67,17 @@ async function build(name, { folder, output, bytesMax = BUNDLE_GZIP_BYTES_MAX, .
 }
 
 async function compile(crate, output) {
-  // Without vectors, SHA-256 alone is 11 kB more.
+  // SIMD: without vectors, SHA-256 alone takes 11 kB more.
   await compileWithGlue({ ...crate, profile: "release", hasSimd: true, bindgen: ["--experimental-reset-state-function"], optimise: OPTIMISE, output });
   const modules = new Map([["semel.js", join(output, "semel.js")]]);
-  // A module of the crate's stands for the host's of that name.
+  // A module of the crate replaces the host's module of the same name.
   for (const from of [join(ROOT, "worker"), crate.cwd]) {
     for (const name of await readdir(from)) if (name.endsWith(".js")) modules.set(name, join(from, name));
   }
   await withoutSpace(await imported(modules), output);
 }
 
-/** Those of the modules that the Worker imports, from `index.js` on: what only some handlers need costs the others nothing. */
+/** Resolves to the modules that the Worker imports, starting at `index.js`. So what only some handlers need costs the others nothing. */
 export async function imported(modules) {
   const reached = new Set(["index.js"]);
   for (const name of reached) {
@@ -91,13 +91,13 @@ export async function imported(modules) {
 }
 
 /**
- * Writes modules without comments, spaces and what nothing refers to, and with short names of what is local; but functions keep theirs and stay apart, so a stack trace
- * still says which threw. Of the glue, which nobody wrote, none does.
+ * Writes modules without comments, spaces and unused code, and with short local names. Functions keep their names and are not inlined, so that a stack
+ * trace still says which one threw. In the generated glue, names are shortened, too.
  */
 async function withoutSpace(modules, output) {
   const options = ["--minify-whitespace", "--minify-syntax", "--tree-shaking=true", "--format=esm", "--target=es2022", "--log-level=warning", "--entry-names=[name]", "--allow-overwrite", `--outdir=${output}`];
   await run(bin("esbuild"), [...modules, ...options]);
-  // Loaded here: most starts need no build.
+  // Loaded only now, because most starts need no build.
   const { minify } = await import("terser");
   for (const path of modules.map((module) => join(output, basename(module)))) {
     const hasNames = !path.endsWith("/semel.js");
@@ -106,7 +106,7 @@ async function withoutSpace(modules, output) {
   }
 }
 
-/** Adds up the bundle, each file in gzip. */
+/** Adds up the bundle, each file compressed with gzip. Throws if that is over the limit. */
 export async function checkSize(output, bytesMax = BUNDLE_GZIP_BYTES_MAX) {
   let bytes = 0;
   for (const name of await readdir(output)) bytes += gzipSync(await readFile(join(output, name)), { level: 9 }).length;

@@ -1,9 +1,8 @@
 // Runs a built worker on workerd, the runtime of Cloudflare Workers, with Durable Objects in SQLite files.
 //
 // Invariants:
-// - The runtime is asked for a port and tells where it listens: no guess, no race.
-// - It stays in the caller's process group, and ends by SIGKILL: SIGTERM would wait for hung requests, and what is
-//   acknowledged is on disk anyway.
+// - The runtime chooses the port and reports where it listens: there is nothing to guess, and no race.
+// - It stays in the caller's process group, and is ended by SIGKILL: SIGTERM would wait for hung requests, and whatever was acknowledged is on disk.
 
 import { spawn } from "node:child_process";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
@@ -11,24 +10,27 @@ import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 import { StepError } from "./step.mjs";
 
-/** The runtime's behaviour as of this day, and what of it is switched, as in `wrangler.toml`. */
+/** The day whose behaviour the runtime has, and the flags that change it, as in `wrangler.toml`. */
 export const COMPATIBILITY_DATE = "2026-05-01";
 export const COMPATIBILITY_FLAGS = ["no_web_socket_compression"];
 const LISTEN_TIMEOUT_MS = 20_000;
 
 /**
- * Starts `folder` (a built worker) on `address`, with its state in `state`.
- * `objects`: binding to class of each namespace; `vars`: the worker's settings; `assets`: a folder of static files, bound as
- * ASSETS; `lab`: the address of a server for the worker's own use, bound as LAB; `services`: binding to the file of another Worker, one
- * module; `reachesLocal`: whether the worker may fetch from this machine; `deadLetters`: the address of a server that gets what is sent to
- * the queue DEAD_LETTERS, and then the worker can be given messages by itself, which is bound as SELF; `inspected`: whether debuggers may
- * look into it, at `inspector` of what is resolved; `compatibilityFlags`, `v8Flags`: more of the runtime's; `onSpawn`: is called with its process's
- * number before anything else can happen; `signal`: kills it once aborted, while it starts too, or has it not started at all.
+ * Starts the built worker in `folder` on `address`, with its state in the folder `state`. Resolves once it listens.
+ *
+ * - `objects`: the class of each namespace, by binding. `vars`: the worker's settings.
+ * - `assets`: a folder of static files, bound as ASSETS. `lab`: the address of a server for the worker's own use, bound as LAB.
+ * - `services`: by binding, the file of another Worker, which is one module. `reachesLocal`: whether the worker may fetch from this machine.
+ * - `deadLetters`: the address of a server that gets what is sent to the queue DEAD_LETTERS. The worker is then bound as SELF, too, so that it can be
+ *   given messages.
+ * - `inspected`: whether debuggers may connect, at the `inspector` of the result.
+ * - `compatibilityFlags`, `v8Flags`: further flags of the runtime. `onSpawn`: called with the process's number before anything else can happen.
+ * - `signal`: aborting it kills the process, even while it starts, or keeps it from starting.
  */
 export async function startWorkerd({ folder, state, address = "127.0.0.1:0", objects, vars = {}, assets, lab, services: others = {}, reachesLocal, deadLetters, inspected, compatibilityFlags = [], v8Flags = [], onLog, onSpawn, signal: ending }) {
   await mkdir(state, { recursive: true });
   const config = join(state, "config.capnp");
-  // Settings are in it, the administrator's token among them.
+  // Removed first, so that the new file gets its mode: it contains settings, the administrator's token among them.
   await rm(config, { force: true });
   await writeFile(config, await configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, compatibilityFlags, v8Flags, state }), { mode: 0o600 });
   const { default: binary } = createRequire(import.meta.url)("workerd");
@@ -52,7 +54,7 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
   });
   exited.then(() => ending?.removeEventListener("abort", kill));
   try {
-    // Without a number there is no process: `exited` tells why.
+    // If there is no number there is no process, and `exited` says why.
     if (child.pid !== undefined) onSpawn?.(child.pid);
   } catch (error) {
     kill();
@@ -73,13 +75,13 @@ export async function startWorkerd({ folder, state, address = "127.0.0.1:0", obj
   };
 }
 
-/** Resolves to the port of each event, once all of them came. */
+/** Resolves to the port of each event once all of them came. */
 function listening(child, exited, log, events) {
   return new Promise((resolve, reject) => {
     const fail = (why) => {
       clearTimeout(timer);
       child.kill("SIGKILL");
-      // Whoever hears of it may take its state for free.
+      // Waits for the exit, because the caller may use the state for something else.
       exited.then(() => reject(new StepError(`workerd did not start: ${why}\n${log()}`)));
     };
     const timer = setTimeout(() => fail("it did not listen in time"), LISTEN_TIMEOUT_MS);
@@ -103,7 +105,7 @@ function listening(child, exited, log, events) {
 async function configOf({ folder, address, objects, vars, assets, lab, others, reachesLocal, deadLetters, inspected, compatibilityFlags, v8Flags, state }) {
   const text = JSON.stringify;
   const modules = [];
-  // The entry comes first. A path that begins with / would be looked for in the schema's search path.
+  // The entry comes first. Paths are relative, because one that begins with / would be looked up in the schema's search path.
   for (const name of ["index.js", ...(await readdir(folder)).filter((name) => name !== "index.js")]) {
     const kind = name.endsWith(".wasm") ? "wasm" : "esModule";
     modules.push(`(name = ${text(name)}, ${kind} = embed ${text(relative(state, join(folder, name)))})`);
@@ -111,14 +113,14 @@ async function configOf({ folder, address, objects, vars, assets, lab, others, r
   const namespaces = Object.values(objects).map((name) => `(className = ${text(name)}, uniqueKey = ${text(`semel-${name}`)}, enableSql = true)`);
   const bindings = [
     ...Object.entries(objects).map(([binding, name]) => `(name = ${text(binding)}, durableObjectNamespace = ${text(name)})`),
-    // As wrangler hands them over: what is no text stays what it is.
+    // Handed over as wrangler does: a value that is no text stays what it is.
     ...Object.entries(vars).map(([name, value]) => `(name = ${text(name)}, ${typeof value === "string" ? `text = ${text(value)}` : `json = ${text(text(value))}`})`),
   ];
   const objectsFolder = join(state, "objects");
   await mkdir(objectsFolder, { recursive: true });
   const services = [`(name = "main", worker = .main)`, `(name = "state", disk = (path = ${text(objectsFolder)}, writable = true))`];
   if (assets !== undefined) {
-    // The runtime's own, as on Cloudflare: content types, ETags, names without `.html`, no listings.
+    // The runtime's own service, as on Cloudflare: content types, ETags, names without `.html`, no listings.
     services.push(`(name = "assets", assets = (path = ${text(resolve(assets))}, compatibilityDate = ${text(COMPATIBILITY_DATE)}))`);
     bindings.push(`(name = "ASSETS", service = (name = "assets", entrypoint = "AssetWorker"))`);
   }

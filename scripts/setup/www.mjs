@@ -1,8 +1,8 @@
-// Builds the pages: the chaos lab with the SDK in it, the inspector, and the documents beside them, into one folder of static assets.
+// Builds the pages into one folder of static assets: the chaos lab with the SDK, the inspector, and the documents.
 //
 // Invariants:
-// - The lab and all that it loads stay below their limit in brotli, or the build fails.
-// - What is in the documents is what is in the repository's Markdown: no text has a second home.
+// - If the lab and all that it loads are larger than their limit, compressed with brotli, the build fails.
+// - The documents contain what is in the repository's Markdown: no text exists twice.
 
 import { copyFile, cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -15,16 +15,16 @@ import { StepError, step } from "./step.mjs";
 
 const PAGE_BROTLI_BYTES_MAX = 150_000;
 const SOURCE = join(ROOT, "www");
-/** What is bundled, and what the pages call it. */
+/** The entries to bundle, and the name by which the pages refer to each. */
 const ENTRIES = { "www/lab/main.js": "lab", "www/style.css": "page", "www/inspector/main.js": "inspector", "www/inspector.css": "inspector-page" };
 
-/** What of the SDK is bundled, or lies beside it. */
+/** The files of the SDK that are bundled, or copied beside the bundle. */
 const SDK = ["semel.js", "semel.wasm", "index.js", "session.js", "session-browser.js"].map((name) => join("sdk/npm", name));
 
 /** The folder that the worker serves. */
 export const WWW_FOLDER = join(BUILD, "www");
 
-/** Builds the SDK and the page unless their sources are unchanged, a line a step. */
+/** Builds the SDK and the pages unless their sources are unchanged. Prints one line for each step. */
 export async function buildWww() {
   await buildSdk();
   const images = existsSync(join(ROOT, IMAGES)) ? [IMAGES] : [];
@@ -36,7 +36,7 @@ export async function buildWww() {
   if (unchanged) await step("page", async () => "unchanged");
 }
 
-/** Fails the build if something is bundled that is not among its sources, nor of a package: it would not be built again when that changes. */
+/** Throws if a bundled file is neither among the sources nor in a package: a change to it would not cause a new build. */
 export function checkInputs(inputs, sources) {
   const isKnown = (input) => input.startsWith("node_modules/") || sources.some((source) => input === source || input.startsWith(`${source}/`));
   const unknown = inputs.filter((input) => !isKnown(input));
@@ -78,7 +78,7 @@ async function build(sources) {
   if (existsSync(join(ROOT, IMAGES))) await cp(join(ROOT, IMAGES), join(WWW_FOLDER, IMAGES), { recursive: true });
 }
 
-/** The lists of the page that its own modules have: as HTML, they are there at the first paint, and nothing moves for them. */
+/** Lists whose texts are in the page's modules. They are put into the HTML, so that they are there at the first paint, and nothing moves. */
 async function listsOf() {
   const { COUNTED, FATES } = await import("../../www/lab/model.js");
   const { PRESETS, fragmentOf } = await import("../../www/lab/scenario.js");
@@ -92,7 +92,7 @@ async function listsOf() {
   return { counts: counts.join(""), legend: [...fates, unheard].join(""), presets: PRESETS.map(link).join("") };
 }
 
-/** Puts values into `{{name}}`. One that is missing is a mistake in the template. */
+/** Replaces `{{name}}` by values. Throws if one is missing. */
 export function fill(template, values) {
   return template.replace(/\{\{([\w-]+)\}\}/g, (_, name) => {
     if (values[name] === undefined) throw new StepError(`The template of a page asks for ${name}, which nobody gives.`);
@@ -100,7 +100,7 @@ export function fill(template, values) {
   });
 }
 
-/** Adds up the lab's page in `folder` and all that it loads, each file in brotli. */
+/** Adds up the lab's page in `folder` and all that it loads, each file compressed with brotli. Throws if that is over the limit. */
 export async function checkPageSize(folder) {
   const loaded = (await readdir(join(folder, "assets"))).filter((name) => !name.startsWith("inspector-"));
   const files = ["index.html", ...loaded.map((name) => `assets/${name}`)];
