@@ -96,7 +96,7 @@ export async function show(session, key, id) {
     ["tombstones", of(stats.tombstones, stats.tombstonesMax)],
     ...(stats.inDoubt > 0 ? [["in doubt", number(stats.inDoubt)]] : []),
     ["size", of(stats.bytes, stats.bytesMax, bytes)],
-    ...(stats.sessions > 0 ? [["sessions", number(stats.sessions)]] : []),
+    ...(stats.sessions > 0 ? [["sessions", stats.sessionsMax === undefined ? number(stats.sessions) : of(stats.sessions, stats.sessionsMax)]] : []),
     ["oldest", stats.oldest === null ? "none" : at(stats.oldest)],
     ["retention", stats.retentionSeconds === null ? "for ever" : duration(stats.retentionSeconds)],
     ["fence", stats.fence > 0 ? at(stats.fence * 1000) : "not moved yet"],

@@ -99,8 +99,9 @@ test("show: a key, and one request with its life and its outcome", LIMIT, async 
   const key = await semel(["show", HEAVY]);
   assert.equal(key.code, 0);
   assert.match(key.stdout, /^orders\/everything\n {2}records +580,000 {2}58 % of 1,000,000\n {2}tombstones +1,680,000 {2}84 % of 2,000,000\n/);
+  assert.match(key.stdout, /\n {2}sessions +1,200 {2}1\.2 % of 100,000\n/);
   const json = await semel(["show", HEAVY, "--json"]);
-  assert.deepEqual(Object.keys(JSON.parse(json.stdout)), ["key", "now", "records", "tombstones", "inDoubt", "bytes", "sessions", "oldest", "retentionSeconds", "fence", "forgottenBefore", "recordsMax", "tombstonesMax", "bytesMax", "counters"]);
+  assert.deepEqual(Object.keys(JSON.parse(json.stdout)), ["key", "now", "records", "tombstones", "inDoubt", "bytes", "sessions", "oldest", "retentionSeconds", "fence", "forgottenBefore", "recordsMax", "tombstonesMax", "sessionsMax", "bytesMax", "counters"]);
   const id = idIn("executed", (n) => n % 10 !== 9 && mix(n, 12) % 8 > 3);
   const record = await semel(["show", SMALL, id]);
   assert.match(record.stdout, /executed: It ran once\.[\s\S]*principal +user-\d+[\s\S]*first sent[\s\S]*executed, \d+ h ago[\s\S]*latest deadline[\s\S]*outcome expires[\s\S]*Status 200[\s\S]*"balance": \d+/);

@@ -7,7 +7,7 @@
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
-import { NOW_MS, atOf, fingerprintOf, idOf, isRecord, keys, listed, mix, numberOf, numberOfId, outcomeOf, packedOf, recordOf, stateOf } from "./world.mjs";
+import { HEAVY, NOW_MS, atOf, fingerprintOf, idOf, isRecord, keys, listed, mix, numberOf, numberOfId, outcomeOf, packedOf, recordOf, stateOf } from "./world.mjs";
 
 export const TOKEN = "an-administration-token";
 /** A valid token that is a user's. */
@@ -262,8 +262,8 @@ class Fake {
 function statsOf({ key, records, tombstones, inDoubt, bytes, oldest }) {
   const at = mix(numberOf(key), 30);
   return {
-    ...{ key, now: NOW_MS, records, tombstones, inDoubt, bytes, sessions: 0, oldest, retentionSeconds: key.startsWith("tenants/") ? null : 86_400 },
-    ...{ fence: NOW_MS / 1000 - 86_400, forgottenBefore: 0, recordsMax: 1_000_000, tombstonesMax: 2_000_000, bytesMax: 8_000_000_000 },
+    ...{ key, now: NOW_MS, records, tombstones, inDoubt, bytes, sessions: key === HEAVY ? 1_200 : 0, oldest, retentionSeconds: key.startsWith("tenants/") ? null : 86_400 },
+    ...{ fence: NOW_MS / 1000 - 86_400, forgottenBefore: 0, recordsMax: 1_000_000, tombstonesMax: 2_000_000, sessionsMax: 100_000, bytesMax: 8_000_000_000 },
     counters: { executed: records + (at % 1000), replayed: at % 97, "attempt-expired": at % 13, "fingerprint-mismatch": at % 2 },
   };
 }

@@ -172,7 +172,7 @@ test("a key: counts, limits, and names that are markup or no URL", LIMIT, async 
   const meters = await tab.getByRole("meter").evaluateAll((all) => all.map((meter) => [meter.getAttribute("aria-label"), meter.getAttribute("aria-valuenow"), meter.firstChild.style.width]));
   assert.deepEqual(meters, [["Records: how full", "580000", "58%"], ["Tombstones: how full", "1680000", "84%"], ["Size: how full", "310024576", "3.87531%"]]);
   const text = await tab.locator("main").innerText();
-  for (const part of ["580,000", "2026-11-20 12:00:00, 1 day ago", "1 day", "Forgotten before\nnever", "executed\n580,842"]) assert.ok(text.includes(part), `${part} in ${text}`);
+  for (const part of ["580,000", "2026-11-20 12:00:00, 1 day ago", "1 day", "Forgotten before\nnever", "Sessions\n1,200, 1.2 % of 100,000", "executed\n580,842"]) assert.ok(text.includes(part), `${part} in ${text}`);
   for (const key of [HOSTILE, FOREIGN]) {
     await tab.goto(`${fake.url}/inspector${at(key)}`);
     await isOf(tab, key);

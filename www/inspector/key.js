@@ -98,7 +98,7 @@ function tiles({ records, recordsMax, tombstones, tombstonesMax, bytes: size, by
   );
 }
 
-function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions, inDoubt, counters }) {
+function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions, sessionsMax, inDoubt, counters }) {
   const at = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: age(ms, now) }, `${instant(ms)}, ${age(ms, now)}`);
   const rows = [
     ["Oldest record", oldest === null ? "none" : at(oldest)],
@@ -107,7 +107,7 @@ function facts({ now, oldest, retentionSeconds, fence, forgottenBefore, sessions
     ["Forgotten before", forgottenBefore > 0 ? at(forgottenBefore * 1000) : "never"],
     ["Clock of the key", instant(now)],
   ];
-  if (sessions > 0) rows.push(["Sessions", number(sessions)]);
+  if (sessions > 0) rows.push(["Sessions", sessionsMax === undefined ? number(sessions) : `${number(sessions)}, ${fullness(sessions, sessionsMax)} of ${number(sessionsMax)}`]);
   if (inDoubt > 0) rows.push(["In doubt", number(inDoubt)]);
   const list = make("dl", { class: "facts" }, ...rows.map(([name, value, hint]) => make("div", {}, make("dt", {}, name), make("dd", {}, value, ...(hint ? [make("span", { class: "hint" }, hint)] : [])))));
   const counted = Object.entries(counters).sort(([, one], [, other]) => other - one);
