@@ -174,7 +174,7 @@ async function latency({ servers, rounds, forMs }) {
   const slowest = (name) => made[name].map((round) => round.slowest);
   const times = (name) => ratio(slowest(name), slowest("floor"));
   const half = (name) => median(made[name].map((round) => round.half));
-  const shown = (name, at) => `${median(slowest(name)).toFixed(1)} ms at ${perSecond(rate[at])}; half of them ${half(name).toFixed(1)} ms`;
+  const shown = (name, at) => `${median(slowest(name)).toFixed(1)} ms at ${perSecond(rate[at])}; median ${half(name).toFixed(1)} ms`;
   const ours = `${shown("semel", "semel")}. ${times("alike").toFixed(2)} at the floor's load: ${shown("alike", "floor")}`;
   return { rows: [judged("p99", { value: times("semel"), floor: shown("floor", "floor"), ours })] };
 }
@@ -182,7 +182,7 @@ async function latency({ servers, rounds, forMs }) {
 async function browser({ after, servers: [{ semel }], rounds, calls }) {
   const { beyond, boundBeyond, ...ms } = await inChromium(after, semel.url, { rounds, calls });
   const shown = (name) => `${ms[name].toFixed(2)} ms`;
-  return { rows: [judged("browser-sdk", { value: beyond, floor: `${shown("fetch")} and ${shown("store")}, ${shown("both")} in a row`, ours: `${shown("semel")}; the bound ${boundBeyond.toFixed(2)} ms beyond` })] };
+  return { rows: [judged("browser-sdk", { value: beyond, floor: ``fetch` ${shown("fetch")}, write ${shown("store")}, one after the other ${shown("both")}`, ours: `${shown("semel")}; by hand ${boundBeyond.toFixed(2)} ms beyond` })] };
 }
 
 async function written({ after }) {

@@ -23,15 +23,15 @@ export const plotOf = (name) => `docs/images/performance-${name}.svg`;
 export function tables({ rows, inMemory, bound, handlers }) {
   const parts = [];
   if (rows.length > 0) parts.push(markdownOf(rows).join("\n"));
-  if (inMemory) parts.push(`The same where the disk is memory (tmpfs):\n\n${markdownOf(inMemory).join("\n")}`);
-  if (bound) parts.push(`[The bound](#the-bound), of the floor, with Semel in the same rounds:\n\n${boundsOf(bound).join("\n")}`);
-  if (handlers) parts.push(`Orders by the examples' handlers, of the one in TypeScript in a plain Durable Object:\n\n${ordersOf(handlers).join("\n")}`);
+  if (inMemory) parts.push(`The same with the disk in memory (tmpfs):\n\n${markdownOf(inMemory).join("\n")}`);
+  if (bound) parts.push(`[The bound](#the-bound) and Semel in the same rounds, as ratios to the floor:\n\n${boundsOf(bound).join("\n")}`);
+  if (handlers) parts.push(`Orders by the examples' handlers, as ratios to the TypeScript one in a plain Durable Object:\n\n${ordersOf(handlers).join("\n")}`);
   return parts.join("\n\n");
 }
 
 function boundsOf(found) {
   const lines = found.map(({ work, bound, unread, semel, ofBound }) => `| ${work} | ${[bound, unread, semel, ofBound].map((value) => value.toFixed(2)).join(" | ")} |`);
-  return ["| work | bound | bound, unread | Semel | Semel, of the bound |", "|---|---:|---:|---:|---:|", ...lines];
+  return ["| work | bound | bound, unread | Semel | Semel to the bound |", "|---|---:|---:|---:|---:|", ...lines];
 }
 
 function ordersOf(handlers) {

@@ -40,5 +40,5 @@ export function markdownOf(rows) {
     const measured = `${value.toFixed(DIGITS[unit])}${unit === "ms" ? " ms" : ""}`;
     return `| ${work} | ${shown(must)} | ${shown(goal)} | **${measured}** | ${result} | ${floor ?? ""} | ${ours ?? ""} |`;
   });
-  return ["| work, on one key unless said | must | goal | measured | | floor | Semel |", "|---|---:|---:|---:|---|---:|---:|", ...lines];
+  return ["| work, on one key unless said | must | goal | measured | result | floor | Semel |", "|---|---:|---:|---:|---|---:|---:|", ...lines];
 }
