@@ -1,9 +1,9 @@
-//! Many tabs, a bad network and a failing store, all at once: whatever comes, what must hold holds.
+//! Many tabs, a bad network and a failing store, all at once. The tests check what must hold whatever happens.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// A sequence of numbers that look like random ones, the same for the same seed.
+/// A source of numbers that look random, and are the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -17,16 +17,16 @@ struct World {
     server: Server,
     rows: Rows,
     tabs: Vec<Tab>,
-    /// What is on its way twice, and arrives at any time.
+    /// Transmissions that are under way twice. The copy may arrive at any time.
     copies: Vec<Transmission>,
-    /// What each tab called, in order.
+    /// The calls of each tab, in order.
     calls: Vec<Vec<String>>,
-    /// What tabs that are gone had heard.
+    /// The answers in tabs that are gone.
     heard: Vec<(String, Answered)>,
-    /// What had a row after some step.
+    /// The ids that had a row after any step.
     stored: BTreeSet<String>,
     dice: Dice,
-    /// Whether tabs are opened that can't tell who lives.
+    /// Whether some tabs can't tell who lives when they are opened.
     may_be_blind: bool,
     has_been_blind: bool,
 }
@@ -38,13 +38,13 @@ impl World {
 
     fn open(&mut self) {
         let owner = format!("tab{}", self.calls.len());
-        // Now and then nobody can tell who lives, and what others have in hand is taken from them.
+        // One in four of these tabs takes the rows of all others, since it can't tell who lives.
         let is_blind = self.may_be_blind && self.dice.below(4) == 0;
         let alive = if is_blind { Vec::new() } else { self.alive() };
-        // What was taken from somebody who lives, others take from there.
+        // From then on, rows of living tabs may have been taken.
         self.has_been_blind |= is_blind && !self.tabs.is_empty();
         let alive: Vec<_> = alive.iter().map(String::as_str).collect();
-        // What nobody waits for in those that are fenced by that is taken from them.
+        // Opening fences the other tabs. Those of their rows that no caller waits for are taken.
         self.tabs.iter_mut().for_each(|tab| tab.shares = true);
         self.tabs.push(Tab::open(&owner, &mut self.server, &mut self.rows, &alive));
         self.calls.push(Vec::new());
@@ -108,14 +108,14 @@ impl World {
         }
     }
 
-    /// A tab dies: what it was about to hear is lost.
+    /// A tab dies. Answers to what it has sent are lost, but the requests may still arrive.
     fn leave(&mut self, at: usize) {
         let Tab { answers, recovered, sent, .. } = self.tabs.swap_remove(at);
         self.copies.extend(sent);
         self.heard.extend(answers.into_iter().chain(recovered));
     }
 
-    /// In the end one tab is opened, everything arrives, and nothing is left.
+    /// At the end one tab is opened and everything arrives, so that no row is left.
     fn settle(&mut self) {
         while !self.tabs.is_empty() {
             self.leave(0);
@@ -125,7 +125,7 @@ impl World {
             let tab = &mut self.tabs[0];
             tab.arrives_all(&mut self.server, &mut self.rows);
             tab.pass(&mut self.rows, INTERVAL_MS);
-            // Whatever it pauses at is mended by now.
+            // Everything that the session pauses at has been fixed by now.
             tab.session.resume(tab.now_ms);
             tab.drive(&mut self.rows);
         }
@@ -181,7 +181,7 @@ fn every_request_runs_once_at_most_and_who_is_told_no_is_told_the_truth() {
 #[test]
 fn the_requests_of_a_tab_take_effect_in_the_order_of_its_calls() {
     for seed in 0..300 {
-        // What several have in hand at once has no order.
+        // No blind tabs: a request that several tabs have in hand at once has no order.
         let World { server, calls, .. } = play(seed, false);
         for calls in calls {
             let places: Vec<_> =

@@ -1,11 +1,11 @@
-//! What no batch takes, or one has refused: it leaves by itself, in its turn, and by no socket.
+//! Requests that no batch takes, or that a batch has refused: each leaves by itself, in its turn, and not on a socket.
 
 use super::pipelining::world;
 use super::server::{bodies, problem};
 use super::*;
 use crate::message::Headers;
 
-/// On a socket, and the session is taken over.
+/// A tab whose session is on a socket and taken over.
 fn framed(server: &mut Server, rows: &mut Rows) -> Tab {
     let mut tab = Tab::with("a", |settings| settings.is_framed = true);
     tab.session.wake(0);
@@ -48,7 +48,7 @@ fn what_a_batch_can_not_answer_is_asked_for_by_itself_and_holds_up_nobody_s_answ
     }
     tab.arrives(&mut server, &mut rows);
     assert_eq!(bodies(&tab.sent[0]), ["x", "y", "z"]);
-    // It ran, and nobody can read its answer there.
+    // `y` ran, but its answer can't be read in a batch.
     server.serve(&tab.sent[0]);
     server.says.insert("y".into(), vec![(400, "body-invalid", "no", "after-fix")]);
     tab.arrives(&mut server, &mut rows);

@@ -1,4 +1,4 @@
-//! Two holders at once.
+//! Two holders of a session at once.
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn no_is_not_said_of_what_somebody_else_has_taken_over() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.call(&mut rows, "x");
-    // Where nobody can tell who lives, this one takes all.
+    // The second tab can't tell who lives, so it takes all rows.
     let mut holder = Tab::open("b", &mut server, &mut rows, &[]);
     zombie.arrives_all(&mut server, &mut rows);
     assert_eq!(zombie.failure("x"), ("fenced", Executed::Unknown));
@@ -109,7 +109,7 @@ fn what_was_taken_over_by_a_holder_that_is_fenced_goes_on_with_the_one_that_is_n
     gone.call(&mut rows, "x");
     let mut zombie = Tab::open("b", &mut server, &mut rows, &["a"]);
     let mut holder = Tab::open("c", &mut server, &mut rows, &["a", "b"]);
-    // It does not know yet that it holds the session no more.
+    // The tab does not know yet that it no longer holds the session.
     zombie.look(&mut rows, &["c"]);
     zombie.arrives_all(&mut server, &mut rows);
     assert_eq!((zombie.body("ran"), zombie.recovered.len(), rows.len()), ("ran ran".to_owned(), 1, 1));
@@ -201,7 +201,7 @@ fn who_is_fenced_is_told_so_once_whether_or_not_anybody_waits() {
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "x");
     let mut zombie = Tab::open("b", &mut server, &mut rows, &[]);
-    // On another store.
+    // This tab takes the session over from another store.
     Tab::open("c", &mut server, &mut Rows::new(), &[]);
     assert_eq!(zombie.ended, None);
     zombie.arrives_all(&mut server, &mut rows);
@@ -254,7 +254,7 @@ fn what_is_fenced_and_may_have_run_gets_no_other_place() {
     next.arrives_all(&mut server, &mut rows);
     assert_eq!((next.failure("x"), rows.len()), (("fenced", Executed::Unknown), 0));
     assert!(server.effects.is_empty());
-    // It holds the session all the same.
+    // The new holder still has the session.
     next.call(&mut rows, "y");
     next.arrives_all(&mut server, &mut rows);
     assert_eq!((next.body("y"), next.ended), ("ran y".to_owned(), None));
@@ -268,7 +268,7 @@ fn what_has_no_place_yet_hears_too_that_its_holder_is_fenced() {
     for id in &ids {
         zombie.call(&mut rows, id);
     }
-    // And one that is still being stored.
+    // One more request is still being stored.
     zombie.slow = Some(Vec::new());
     zombie.call(&mut rows, "late");
     Tab::open("b", &mut server, &mut Rows::new(), &[]);
@@ -319,7 +319,7 @@ fn what_was_taken_over_goes_on_with_who_holds_the_session_though_the_store_faile
     zombie.pass(&mut rows, INTERVAL_MS);
     zombie.is_broken = true;
     zombie.arrives(&mut server, &mut rows);
-    // It has yet to look at what is stored.
+    // The new holder has not looked at the rows yet.
     let mut holder = Tab::new("c");
     holder.session.wake(0);
     holder.drive(&mut rows);
@@ -333,10 +333,11 @@ fn what_was_taken_over_goes_on_with_who_holds_the_session_though_the_store_faile
     assert_eq!((holder.body("x"), server.effects, rows.len()), ("ran x".to_owned(), vec!["x".to_owned()], 0));
 }
 
-/// A store that can't tell whether it has made a change makes it once more.
+/// A store that can't tell whether it has made a change makes it again.
 #[test]
 fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_took_the_row_over_meanwhile() {
-    // The first gets its place as it is stored, the last of so many once there is one for it.
+    // Without requests before it, `x` gets its place while it is stored. With 64 before it, it gets its place only once
+    // there is one.
     for before in [0, 64] {
         let (mut server, mut rows) = (Server::default(), Rows::new());
         let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
@@ -358,7 +359,7 @@ fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_t
             }
         };
         apply(&mut rows, "x", &change);
-        // Where nobody can tell who lives, whoever opens takes all.
+        // A tab that can't tell who lives takes all rows when it is opened.
         apply(&mut rows, "x", &Change::Adopt { by: "b".into(), from: "a".into(), epoch: 1 });
         while next(&tab).is_some() {
             tab.store_next(&mut rows);
@@ -372,10 +373,11 @@ fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_t
     }
 }
 
-/// Where nobody can tell who lives, one that does not know that it is fenced takes over what it finds, has it run under its place, and is done with it.
+/// A tab that can't tell who lives, and does not know that it is fenced, takes a row over, has the request run under
+/// its place, and is done with it.
 #[test]
 fn a_place_that_could_not_be_told_is_closed_where_another_may_have_used_it() {
-    // It gets its place as it is stored; or once its former one is known to take nothing any more.
+    // `x` gets its place while it is stored, or once its earlier place can run nothing any more.
     for is_new in [true, false] {
         let (mut server, mut rows) = (Server::default(), Rows::new());
         let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);

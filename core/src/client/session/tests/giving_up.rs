@@ -1,4 +1,4 @@
-//! What the application gives up, and callers that need not wait.
+//! Requests that the application gives up, and callers that need not wait.
 
 use super::*;
 
@@ -174,7 +174,7 @@ fn what_is_given_up_while_it_is_taken_over_by_who_fences_its_holder_waits_for_no
     tab.is_broken = true;
     tab.session.give_up(tab.now_ms, ticket);
     tab.drive(&mut rows);
-    // Where nobody can tell who lives, this one takes all.
+    // The second tab can't tell who lives, so it takes all rows.
     Tab::open("b", &mut server, &mut rows, &[]);
     tab.arrives_all(&mut server, &mut rows);
     tab.is_broken = false;

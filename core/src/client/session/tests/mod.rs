@@ -1,7 +1,7 @@
-//! Sessions, step by step: tabs that share a store, and a small server that keeps to the protocol.
+//! Tests of sessions, step by step: tabs that share a store, and a small server that follows the protocol.
 //!
-//! The network does nothing by itself: what was sent waits until the test has it arrive, and its answer until the test has it come
-//! back. The engine itself, with everything at once, is in `tests/engine`.
+//! The network does nothing by itself. A transmission waits until the test lets it arrive, and its answer until the
+//! test lets it return. Tests with the real engine, and everything at once, are in `tests/engine`.
 
 mod adversity;
 mod alone;
@@ -31,23 +31,23 @@ struct Tab {
     now_ms: i64,
     /// Whether the store fails.
     is_broken: bool,
-    /// Whether it makes what it says it failed at.
+    /// Whether the store makes the changes at which it says that it failed.
     is_unsure: bool,
-    /// Whether another that lives may have in hand what it has, or take it: then it may send what that one has moved or removed meanwhile, under
-    /// places that take nothing any more.
+    /// Whether a living tab may have the same requests in hand, or take them. Then this tab may send requests whose
+    /// rows the other has changed or removed meanwhile, under places that can run nothing any more.
     shares: bool,
-    /// Changes that the store is asked for, where it is slow.
+    /// If the store is slow: the changes that it has yet to make.
     slow: Option<Vec<(Ticket, String, Change)>>,
     sent: Vec<Transmission>,
-    /// What the caller of each got.
+    /// The answers that callers got, by id.
     answers: BTreeMap<String, Answered>,
     recovered: BTreeMap<String, Answered>,
-    /// Whether somebody takes what is recovered.
+    /// Whether the application takes recovered answers.
     takes_recovered: bool,
     ids: BTreeMap<Ticket, String>,
     paused: Vec<(Ticket, Failure)>,
     refused: Option<Failure>,
-    /// Why it has no places any more, and it was told once.
+    /// Why the session gets no places any more. It is told only once.
     ended: Option<Failure>,
 }
 
@@ -91,7 +91,7 @@ impl Tab {
         }
     }
 
-    /// One that has taken the session over and looked at the rows. `alive`: who lives besides.
+    /// Opens a tab: it takes the session over and looks at the rows. `alive`: the other tabs that live.
     fn open(owner: &str, server: &mut Server, rows: &mut Rows, alive: &[&str]) -> Self {
         let mut tab = Self::new(owner);
         tab.session.wake(0);
@@ -107,7 +107,7 @@ impl Tab {
         self.drive(rows);
     }
 
-    /// The same where nobody can tell who lives.
+    /// Looks at the rows, when nobody can tell who lives.
     fn look_blindly(&mut self, rows: &mut Rows) {
         let all: Vec<_> = rows.clone().into_iter().collect();
         self.session.stored(self.now_ms, &all, None).expect("readable");
@@ -166,21 +166,21 @@ impl Tab {
         self.session.changed(self.now_ms, ticket, changed);
     }
 
-    /// The slow store does the next that it was asked for.
+    /// Lets the slow store make the next change.
     fn store_next(&mut self, rows: &mut Rows) {
         let (ticket, id, change) = self.slow.as_mut().expect("a slow store").remove(0);
         self.store(rows, ticket, &id, &change);
         self.drive(rows);
     }
 
-    /// What was sent arrives, and its answer comes back.
+    /// Lets the next transmission arrive, and its answer return.
     fn arrives(&mut self, server: &mut Server, rows: &mut Rows) {
         let made = self.sent.remove(0);
         let answer = server.serve(&made);
         self.answer(rows, &made, answer);
     }
 
-    /// The same, until nothing is left to send.
+    /// Lets transmissions arrive until nothing is left to send.
     fn arrives_all(&mut self, server: &mut Server, rows: &mut Rows) {
         for _ in 0..200 {
             if self.sent.is_empty() {
@@ -196,7 +196,7 @@ impl Tab {
         self.drive(rows);
     }
 
-    /// What was sent, or its answer, is lost.
+    /// Loses the next transmission, or its answer.
     fn lose(&mut self, rows: &mut Rows) -> Transmission {
         let made = self.sent.remove(0);
         self.session.lost(self.now_ms, made.attempt);
@@ -204,7 +204,7 @@ impl Tab {
         made
     }
 
-    /// Lets time pass, and wakes the machine when it wants to be woken.
+    /// Lets time pass, and wakes the machine whenever it wants to be woken.
     fn pass(&mut self, rows: &mut Rows, ms: i64) {
         let end_ms = self.now_ms + ms;
         while let Some(wakes_ms) = self.session.wakes_at().filter(|wakes_ms| *wakes_ms <= end_ms) {

@@ -1,4 +1,4 @@
-//! One holder, and what it sends.
+//! One holder, and the frames that it sends.
 
 use super::server::{bodies, problem};
 use super::*;
@@ -194,7 +194,8 @@ fn a_failing_store_takes_a_new_request_back_and_its_number_is_the_next_ones() {
     assert_eq!((server.effects, server.ack), (vec!["y".to_owned()], 0));
 }
 
-/// A store has `x`, said that it failed, and did fail to take it back; now it works, and there is `y`.
+/// The store has the row of `x`, although it said that it failed, and then failed to delete the row. Now it works
+/// again, and `y` is called.
 fn unsure() -> (Server, Rows, Tab) {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
@@ -230,7 +231,7 @@ fn what_a_store_has_though_it_failed_goes_on_with_the_next_holder_by_itself() {
     assert_eq!((next.body("x"), next.body("y")), ("ran x".to_owned(), "ran y".to_owned()));
 }
 
-/// What it says to `x` may not be so; but nobody waits for it.
+/// The store may have the row of `x` after all. But no caller waits for `x` any more.
 #[test]
 fn a_store_that_goes_on_failing_is_told_of_each_time_though_it_may_have_what_came_first() {
     let (mut server, mut rows) = world();
@@ -389,7 +390,7 @@ fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
     assert_eq!((tab.failure("y"), rows.len()), (("outbox-full", Executed::No), 1));
 }
 
-/// Zeros that nobody looks at take no memory.
+/// The system gives zeroed memory only when it is touched, so the large body costs nothing.
 #[test]
 fn beyond_the_limit_of_bytes_nothing_is_taken() {
     let (mut server, mut rows) = world();

@@ -1,10 +1,10 @@
-//! What one holder leaves, and the next finds.
+//! The requests that one holder leaves, and the next one finds.
 
 use super::super::{VAIN_MAX, WINDOW};
 use super::server::bodies;
 use super::*;
 
-/// A holder that is gone: `x` ran unheard, `y` never arrived, and `z` had no place yet.
+/// A holder that is gone: `x` ran, but its answer was not heard, `y` never arrived, and `z` had no place yet.
 fn left() -> (Server, Rows) {
     let (mut server, mut rows) = Default::default();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
@@ -83,7 +83,8 @@ fn what_a_tab_that_lives_has_not_heard_yet_is_not_acknowledged_while_there_is_ro
     assert_eq!((server.effects.len(), server.ack), (WINDOW as usize, 0));
 }
 
-/// The same, and a holder that has made all the requests that there is room for. The one before it has not heard of its first.
+/// Two holders: the first has not heard the answer to its first request; the second has made as many requests as there
+/// is room for.
 fn without_room() -> (Server, Rows, Tab, Tab) {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut unheard = Tab::open("a", &mut server, &mut rows, &[]);
@@ -255,7 +256,7 @@ fn what_is_called_after_a_take_over_comes_after_what_was_left_whoever_goes_on_wi
     assert_eq!(server.effects, ["x", "y", "z", "new"]);
 }
 
-/// Nobody can tell who lives, say: so the next holder takes it from one that does.
+/// The next holder takes the row from one that lives, for instance because it can't tell who lives.
 #[test]
 fn a_call_that_was_taken_over_before_its_store_could_tell_that_it_is_there_may_run_and_is_told_so() {
     let (mut server, mut rows) = Default::default();
@@ -265,7 +266,7 @@ fn a_call_that_was_taken_over_before_its_store_could_tell_that_it_is_there_may_r
     let (_, id, change) = tab.slow.iter().flatten().next().cloned().expect("its row is asked for");
     apply(&mut rows, &id, &change);
     let mut next = Tab::open("b", &mut server, &mut rows, &[]);
-    // It has the place that it was given, and is asked for under that.
+    // The row has the place that it was given, and the next holder sends the request under that.
     tab.store_next(&mut rows);
     tab.slow = None;
     tab.arrives_all(&mut server, &mut rows);

@@ -1,10 +1,10 @@
-//! A key with one session, as PROTOCOL.md has it.
+//! A key with one session, as PROTOCOL.md describes it.
 
 use super::super::super::bytes::{Reader, Writer};
 use super::*;
 use crate::message::Headers;
 
-/// What came of a place.
+/// What happened at a place.
 #[derive(Debug, Clone)]
 enum Taken {
     Ran(String),
@@ -14,14 +14,14 @@ enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Server {
     take_overs: BTreeMap<String, (i64, i64)>,
-    /// Each epoch, and the last number taken when it began.
+    /// Each epoch, with the last number that was taken when it began.
     epochs: Vec<(i64, i64)>,
     last_seq: i64,
     pub(super) ack: i64,
     taken: BTreeMap<i64, (i64, Taken)>,
-    /// What ran, in order.
+    /// The requests that ran, in order.
     pub(super) effects: Vec<String>,
-    /// What the next attempts of a request get instead: status, code, `executed`, `retry`.
+    /// The problems that the next attempts of a request get instead: status, code, `executed`, `retry`.
     pub(super) says: BTreeMap<String, Vec<(u16, &'static str, &'static str, &'static str)>>,
 }
 
@@ -54,7 +54,7 @@ impl Server {
         answer
     }
 
-    /// Its storage is put back to when this was the last number, but for the epochs.
+    /// Restores the storage, except the epochs, to when this was the last number.
     pub(super) fn restore_to(&mut self, last_seq: i64) {
         self.last_seq = last_seq;
         self.ack = self.ack.min(last_seq);
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// A number in JSON.
+/// The value of a number in JSON.
 fn member(json: &str, name: &str) -> Option<i64> {
     let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
     rest.split(|each: char| !each.is_ascii_digit()).next()?.parse().ok()
@@ -147,11 +147,11 @@ pub(super) fn problem(status: u16, code: &str, executed: &str, retry: &str) -> A
     Answer { status, headers, members, body: b"{}".to_vec() }
 }
 
-/// Whatever leaves at a place is stored with that place.
+/// Checks that each attempt that leaves under a place has a row with that place.
 pub(super) fn assert_stored(made: &Transmission, rows: &Rows) {
     let is_stored = |epoch: Option<i64>, seq: Option<i64>| {
         let place = |row: &Vec<u8>| row::decode(row).expect("readable").place;
-        // What only acknowledges has a place that nobody takes.
+        // An attempt that only acknowledges has a place that nobody takes.
         seq > Some(super::super::BEYOND)
             || rows.values().filter_map(place).any(|place| (Some(place.epoch), Some(place.seq)) == (epoch, seq))
     };
@@ -162,7 +162,7 @@ pub(super) fn assert_stored(made: &Transmission, rows: &Rows) {
         let mut input = Reader::new(&made.request.body);
         for _ in 0..input.integer() {
             let (named, _, _, _, _) = (input.text(), input.text(), input.text(), input.text(), input.bytes());
-            // A cancellation runs nothing, and closes the place of what has lost its row as well.
+            // A cancellation runs nothing, and may close the place of a request that has lost its row.
             let is_attempt = named.contains("session");
             let is_kept = || is_stored(member(&named, "epoch"), member(&named, "seq"));
             assert!(!is_attempt || is_kept(), "{named} was sent and is not stored");
@@ -170,7 +170,7 @@ pub(super) fn assert_stored(made: &Transmission, rows: &Rows) {
     }
 }
 
-/// The requests of a frame, by their bodies.
+/// The bodies of the requests in a frame.
 pub(super) fn bodies(made: &Transmission) -> Vec<String> {
     if !made.request.target.ends_with("/batch") {
         return vec![String::from_utf8_lossy(&made.request.body).into_owned()];

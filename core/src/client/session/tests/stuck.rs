@@ -1,15 +1,15 @@
-//! What would hold up all that comes after it, and how the application hears of it and gets on.
+//! Requests that would hold up all later ones, how the application is told of them, and how it goes on.
 
 use super::server::{bodies, problem};
 use super::*;
 use crate::client::session::{VAIN_MAX, WINDOW};
 
-/// What the next attempts of a request get.
+/// Refusals for the next attempts of a request.
 fn refused(times: usize, status: u16, code: &'static str) -> Vec<(u16, &'static str, &'static str, &'static str)> {
     vec![(status, code, "no", "same-id"); times]
 }
 
-/// Lets so many attempts be made, as long as there are any.
+/// Lets up to `times` attempts be made.
 fn tries(tab: &mut Tab, server: &mut Server, rows: &mut Rows, times: u32) {
     for _ in 0..times {
         if !tab.sent.is_empty() {
@@ -105,7 +105,7 @@ fn a_gap_that_a_restored_key_cannot_close_is_told_of_and_can_be_given_up() {
     tab.call(&mut rows, "unsent");
     tries(&mut tab, &mut server, &mut rows, VAIN_MAX);
     assert_eq!(told(&tab), [("sequence-gap", Executed::Unknown)]);
-    // Its place can't be closed either. So nothing more can run in this epoch.
+    // The place can't be closed either. So nothing more can run in this epoch.
     gives_up(&mut tab, &mut rows, ticket);
     tries(&mut tab, &mut server, &mut rows, VAIN_MAX + 1);
     assert_eq!(tab.failure("y"), ("sequence-gap", Executed::Unknown));
@@ -164,7 +164,7 @@ fn a_key_that_has_not_heard_what_it_may_forget_is_told_when_there_is_no_room_lef
         assert_eq!(tab.body(&id), format!("ran {id}"));
         assert!(told(&tab).is_empty());
     }
-    // What one place takes, and no more, was acknowledged: then the holders after it do without again.
+    // Only as much was acknowledged as one place needed. The holders after that again acknowledged nothing.
     assert_eq!((server.effects.len(), server.ack), (80, WINDOW));
 }
 
@@ -179,7 +179,7 @@ fn a_cancellation_past_the_window_takes_the_acknowledgement_along() {
     }
     tries(&mut tab, &mut server, &mut rows, 5);
     assert_eq!((&server.effects[..], rows.len(), told(&tab).len()), (&["69".to_owned()][..], 0, 0));
-    // A frame of one cancellation, and what acknowledges in front of it.
+    // Each frame has one cancellation, with an acknowledgement in front of it.
     for _ in 0..WINDOW {
         let ticket = tab.call(&mut rows, "x");
         tab.lose(&mut rows);
@@ -221,7 +221,7 @@ fn a_frame_that_does_not_come_through_in_time_is_halved_until_it_fits() {
     while let Some(made) = tab.sent.first() {
         let count = bodies(made).len();
         counts.push(count);
-        // More than two at once do not come through.
+        // Frames of more than two requests do not come through.
         if count > 2 {
             tab.pass(&mut rows, TIMEOUT_MS);
             tab.pass(&mut rows, INTERVAL_MS);

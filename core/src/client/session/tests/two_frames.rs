@@ -1,10 +1,11 @@
-//! One holder whose frames are kept in order, and what it sends beside what is under way.
+//! One holder whose transport keeps the order of frames, and the frame that it sends beside the one under way.
 
 use super::pipelining::world;
 use super::server::bodies;
 use super::*;
 
-/// One whose frames are kept in order, with `x` under way, and what else leaves beside it.
+/// A tab whose transport keeps the order of frames, with `ids` called: the first is under way, and others may leave
+/// beside it.
 fn open_with_two_frames(server: &mut Server, rows: &mut Rows, ids: &[&str]) -> Tab {
     let mut tab = Tab::with("a", |settings| (settings.is_framed, settings.ahead) = (true, 2));
     tab.session.wake(0);
