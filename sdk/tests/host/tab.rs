@@ -1,4 +1,4 @@
-//! A host that a test drives, and what it asks for.
+//! A host that a test drives, and the actions that it asks for.
 
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::{ATTEMPTS_MAX, Entry, REQUESTS_MAX, Row, codec};
@@ -30,12 +30,12 @@ pub const RETRY_INTERVAL_MS: i64 = 50;
 pub const ATTEMPT_TIMEOUT_MS: i64 = 100;
 pub const GIVE_UP_AFTER_MS: i64 = 5_000;
 
-/// A request, as it is described.
+/// The description of a request: ticket, id, method and target.
 pub type Described = (i64, String, String, String);
-/// Code, executed, retry, detail, problem.
+/// A failure: code, executed, retry, detail, problem.
 pub type Why = (String, String, String, String, Vec<u8>);
 
-/// What the module asks for.
+/// An action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     Change(i64, String),
@@ -68,7 +68,7 @@ pub enum Asked {
 
 pub struct Told {
     pub wakes_at: Option<i64>,
-    /// Without an answer, and paused.
+    /// The number of requests without an answer, and of paused ones.
     pub counts: (i64, i64),
     pub result: Vec<u8>,
     pub asked: Vec<Asked>,
@@ -110,7 +110,7 @@ pub fn asked(input: &mut Reader<'_>) -> Option<Asked> {
     })
 }
 
-/// Reads an answer to its end.
+/// Reads an output to its end.
 pub fn told(output: &[u8]) -> Told {
     let mut input = Reader::new(output);
     let wakes_at = input.optional(Reader::integer);
@@ -126,7 +126,7 @@ pub fn told(output: &[u8]) -> Told {
     Told { wakes_at, counts, result, asked: all }
 }
 
-/// A host that is told things, one after the other; each call is first made cut short at every byte.
+/// A host, and what it asked for. Each call is first made cut short at every byte.
 #[derive(Default)]
 pub struct Tab {
     pub host: Host,
@@ -197,14 +197,14 @@ impl Tab {
         assert!(result.is_empty());
     }
 
-    /// What is asked for next, and nothing else is.
+    /// Checks that this is the next action, and the only one.
     #[track_caller]
     pub fn next(&mut self) -> Asked {
         assert_eq!(self.asked.len(), 1, "{:?}", self.asked);
         self.asked.remove(0)
     }
 
-    /// Makes the change that is asked for next, and tells that it was committed. Back: what it wrote, of `row`.
+    /// Makes the change that is the next action, and reports that it was committed. Returns what it wrote, given `row`.
     #[track_caller]
     pub fn change(&mut self, id: &str, row: Option<&[u8]>) -> (u8, Vec<u8>) {
         let Asked::Change(number, changed) = self.next() else { panic!("no change") };
@@ -212,7 +212,7 @@ impl Tab {
         self.made(number, row)
     }
 
-    /// The same of a change that nobody waits for.
+    /// The same for a change that nobody waits for.
     #[track_caller]
     pub fn settle(&mut self, id: &str, row: Option<&[u8]>) -> (u8, Vec<u8>) {
         let Asked::Patient(number, changed) = self.next() else { panic!("none that nobody waits for") };
@@ -240,7 +240,7 @@ impl Tab {
         });
     }
 
-    /// The attempt that is asked for next, its target and its header lines.
+    /// The next action, which must be an attempt: its number, target and header lines.
     #[track_caller]
     pub fn attempt(&mut self) -> (i64, String, String) {
         match self.next() {
@@ -249,13 +249,13 @@ impl Tab {
         }
     }
 
-    /// Time passes, until it is to be woken.
+    /// Lets time pass until the host wants to be woken.
     pub fn wake(&mut self) {
         self.now_ms = self.wakes_at.expect("it is to be woken");
         self.number(WAKE, 0);
     }
 
-    /// Puts a request in hand whose first attempt is on its way. Back: its ticket, its row, the attempt.
+    /// Puts a request in hand whose first attempt is under way. Returns its ticket, its row and the attempt.
     pub fn sent(&mut self, id: &str, key: Option<&str>) -> (i64, Vec<u8>, i64) {
         let ticket = self.request(id, key);
         let (_, row) = self.change(id, None);
@@ -264,7 +264,7 @@ impl Tab {
         (ticket, row, attempt)
     }
 
-    /// An open one that knows the server's clock, with nothing in hand.
+    /// An open host that knows the server's clock, with nothing in hand.
     pub fn ready() -> Self {
         let mut tab = Self::default();
         tab.open();
@@ -272,7 +272,7 @@ impl Tab {
         tab.change("first", None);
         let (health, ..) = tab.attempt();
         tab.answered(health, 200, &format!("semel-status:read\nsemel-now:{SERVER_MS}\n"), "");
-        // Its row is gone meanwhile, so it is not sent.
+        // The row is gone meanwhile, so the request is not sent.
         tab.change("first", None);
         assert!(matches!(tab.next(), Asked::Failure { .. }));
         tab.number(DELIVERED, ticket);
@@ -281,7 +281,7 @@ impl Tab {
     }
 }
 
-/// The one text of a result.
+/// The text that is the whole result.
 pub fn text(result: &[u8]) -> String {
     let mut input = Reader::new(result);
     let text = input.text();
@@ -289,7 +289,7 @@ pub fn text(result: &[u8]) -> String {
     text
 }
 
-/// The one integer of a result.
+/// The integer that is the whole result.
 pub fn integer(result: &[u8]) -> i64 {
     let mut input = Reader::new(result);
     let integer = input.integer();

@@ -1,4 +1,4 @@
-//! The boundary of a session: a request goes through it, and what can't be read changes nothing.
+//! The boundary of a session: a request passes through it, and an input that can't be read changes nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use proptest::collection::vec;
@@ -10,7 +10,7 @@ use semel_sdk::session::Host;
 const EXECUTED: &str = "semel-status:executed\n";
 const TAKE_OVER: &str = "epoch:4\nlastseq:17\n";
 
-/// A call of which nothing comes.
+/// A call that has no effect.
 const DOUBT_CLOCK: u8 = 14;
 
 fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -21,12 +21,12 @@ fn told(what: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     input.done()
 }
 
-/// The beginning, with a row that is stored.
+/// The call that opens the session, with a stored row.
 fn open_with(row: Option<&[u8]>) -> Vec<u8> {
     open_as(row, false)
 }
 
-/// The same; `is_kept`: no store has the rows.
+/// The same. `is_kept`: the rows are not in a store.
 fn open_as(row: Option<&[u8]>, is_kept: bool) -> Vec<u8> {
     told(0, |input| {
         for text in ["semel sessions https://test alice", "tab", "alice"] {
@@ -65,7 +65,7 @@ fn request(id: &str) -> Vec<u8> {
     together(&[], &[id])
 }
 
-/// What receivers have, and what is asked for.
+/// A call with the tickets of answers that were heard, and with new requests.
 fn together(heard: &[i64], ids: &[&str]) -> Vec<u8> {
     told(2, |input| {
         input.integer(heard.len() as i64);
@@ -108,7 +108,7 @@ fn committed(number: i64) -> Vec<u8> {
     })
 }
 
-/// What comes of a call: the result, and what is to be done.
+/// The result and the actions of a call.
 fn output(host: &mut Host, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let output = host.call(input).expect("it can be read");
     let mut output = Reader::new(&output);
@@ -116,7 +116,7 @@ fn output(host: &mut Host, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (output.bytes().to_vec(), output.bytes().to_vec())
 }
 
-/// Attempt, target and header lines of what is to be sent.
+/// The attempt, target and header lines of a transmission.
 fn sent(actions: &[u8]) -> (i64, String, String) {
     let mut actions = Reader::new(actions);
     assert_eq!(actions.byte(), 2, "something is to be sent");
@@ -125,7 +125,7 @@ fn sent(actions: &[u8]) -> (i64, String, String) {
     (attempt, target, lines)
 }
 
-/// A session that is taken over, and what was called.
+/// A session that is taken over, with nothing in hand.
 fn ready() -> Host {
     ready_as(false)
 }
@@ -241,7 +241,7 @@ fn rows_that_no_store_has_are_changed_without_a_word_to_the_host_and_listed() {
     assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "id-1\tPOST\t/deposit\tsending\t1");
     let (_, actions) = output(&mut host, &answered(attempt, ""));
     assert_eq!(Reader::new(&actions).byte(), 4);
-    // Nobody has said that its caller has it: the host gives it before it does anything else.
+    // No call has reported that the caller has its answer: the host hands it over before anything else.
     assert_eq!(Reader::new(&output(&mut host, &list).0).text(), "");
 }
 
