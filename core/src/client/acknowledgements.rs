@@ -30,8 +30,8 @@ struct Waiting {
     until_ms: i64,
     was_cancelled: bool,
     /// Whether the row stays because it keeps an answer.
-    /// When it is sent by itself.
     is_kept: bool,
+    /// When it is sent by itself.
     due_ms: i64,
     /// The attempt that carries it.
     riding: Option<u64>,
