@@ -4,32 +4,32 @@ use crate::call::{Call, delete, get, post};
 use crate::world::KEY;
 use semel_core::id::{Key, Principal};
 
-/// Reads: `what` follows the key in the path, with its `/` or `?`; empty shows the key.
+/// A read. `what` follows the key in the path, with its `/` or `?`. If it is empty, the read shows the key.
 pub fn ask(what: &str) -> Call {
     by_administrator(get(&path(what)))
 }
 
-/// Deletes all of the key.
+/// The deletion of everything at the key.
 pub fn delete_key(own: &str) -> Call {
     by_administrator(delete(&path("")).id(own))
 }
 
-/// Deletes the record of an id.
+/// The deletion of an id's record.
 pub fn delete_record(own: &str, id: &str) -> Call {
     by_administrator(delete(&path(&format!("/records/{id}"))).id(own))
 }
 
-/// Settles what is in doubt; `body` is JSON.
+/// Settles a request in doubt. `body` is JSON.
 pub fn resolve(own: &str, id: &str, body: &str) -> Call {
     by_administrator(post(&path(&format!("/records/{id}/resolve"))).id(own).body(body))
 }
 
-/// Cancels; `body` is JSON.
+/// A cancellation. `body` is JSON.
 pub fn cancel_for(own: &str, body: &str) -> Call {
     by_administrator(post(&path("/cancel")).id(own).body(body))
 }
 
-/// Has what was to be sent sent again, dropped or given up.
+/// Has an effect sent again, dropped or given up.
 pub fn mend(own: &str, id: &str, what: &str) -> Call {
     by_administrator(post(&path(&format!("/effects/{id}/{what}"))).id(own))
 }

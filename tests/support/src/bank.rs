@@ -1,6 +1,6 @@
-//! Accounts that send money to each other: a transfer takes it from one key, and emits a credit to another.
+//! Accounts that send money to each other. A transfer takes money from one key, and emits a credit to another.
 //!
-//! Invariant: what is in the tables tells whether money was made or lost, and in which order credits came.
+//! Invariant: the tables show whether money was made or lost, and in which order credits arrived.
 
 use crate::world::World;
 use semel_core::message::{Headers, Method, Request, Response};
@@ -13,14 +13,14 @@ use serde_json::json;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The handler.
+/// The handler of the accounts.
 #[derive(Debug, Default)]
 pub struct Bank {
-    /// Whether credits are refused by an outcome.
+    /// Whether credits are refused with an outcome.
     pub refuses: Cell<bool>,
-    /// Whether credits fail, which is no outcome.
+    /// Whether credits fail, without an outcome.
     pub fails: Cell<bool>,
-    /// Whether it knows no credits.
+    /// Whether credits are an unknown path.
     pub knows_no_credits: Cell<bool>,
 }
 
@@ -94,7 +94,7 @@ impl Handler for Bank {
                 }
                 Vec::new()
             }
-            // What it sends first it undoes by itself, and goes on.
+            // Rolls back the first effect itself, and goes on.
             [_, _, "retry"] => {
                 let sql = context.sql;
                 let mut credit = |amount: i64| {
@@ -109,13 +109,13 @@ impl Handler for Bank {
                 tried.and_then(|()| credit(1))?;
                 add(sql, -1)?
             }
-            // Whatever becomes of what it sends, it goes on.
+            // Goes on even if the effect can't be sent.
             [_, _, "careless"] => {
                 let credit = json!({ "amount": amount, "transfer": amount });
                 let _ = context.emit("accounts/bob", "/accounts/bob/credit", Outgoing::json(credit.to_string()));
                 add(context.sql, -amount)?
             }
-            // What it sends first may be too large: then it sends as many small ones as a request may.
+            // If the first effect is too large, sends the most small ones that a request may send.
             [_, _, "smaller"] => {
                 let mut credit =
                     |body: Vec<u8>| context.emit("accounts/bob", "/accounts/bob/credit", Outgoing::json(body));
@@ -145,36 +145,36 @@ impl Handler for Bank {
 }
 
 impl<H: Handler> World<H> {
-    /// What the host is to send now.
+    /// The effect that the host has to send now.
     pub fn send_next(&mut self) -> Option<Sending> {
         static CHANCE: AtomicI64 = AtomicI64::new(0);
         self.send_next_by(CHANCE.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The same, with a number that nobody has given before.
+    /// The same, with a number that was never passed before.
     pub fn send_next_by(&mut self, chance: i64) -> Option<Sending> {
         self.engine.send_next(&self.database, self.wall_ms, chance).ok().flatten()
     }
 
-    /// Tells what came of it. Gives the line of the log, if there is one.
+    /// Reports what became of an effect. Returns the line for the log, if there is one.
     pub fn sent(&mut self, sending: &Sending, heard: Heard) -> Option<String> {
-        // Where the storage has failed, the object goes on as it would have without an answer.
+        // If the storage has failed, the object goes on as without an answer.
         self.engine.sent(&self.database, self.wall_ms, (sending.lane, sending.token), heard).ok().flatten()
     }
 
-    /// Whether something may be there to be sent, so that the host asks again.
+    /// Whether there may be effects to send, so that the host asks again.
     pub fn has_to_send(&self) -> bool {
         self.engine.has_to_send()
     }
 
-    /// When the object is to be woken, should it die.
+    /// When the object has to be woken to send effects, in case it dies before.
     pub fn wakes_to_send_at(&self) -> Option<i64> {
         self.engine.wakes_to_send_at(self.wall_ms)
     }
 }
 
 impl World<Bank> {
-    /// What the account has.
+    /// The balance of the account.
     pub fn balance(&self) -> i64 {
         self.database.number("SELECT coalesce((SELECT balance FROM account), 0)")
     }

@@ -1,4 +1,4 @@
-//! Batches to the key under test.
+//! Batches and frames to the key under test.
 
 use crate::reply::Reply;
 use crate::world::{Shared, World};
@@ -13,7 +13,7 @@ use semel_core::server::{Answer, Engine, Handler, Sql};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Somebody whose token allows all.
+/// Somebody whose token allows everything.
 pub fn asker(principal: &str) -> Asker {
     Asker { principal: Principal::new(principal).expect("a principal"), grant: Grant::default(), ends_ms: None }
 }
@@ -23,7 +23,7 @@ pub fn limited(claim: Value) -> Asker {
     Asker::from_text(&format!("\nalice\n{claim}")).expect("a grant")
 }
 
-/// An element that counts.
+/// An element that counts one up.
 pub fn count(id: &str) -> Value {
     at(id, "/count")
 }
@@ -33,25 +33,25 @@ pub fn at(id: &str, path: &str) -> Value {
     json!({ "id": id, "method": "POST", "path": path })
 }
 
-/// What became of each element.
+/// The `Semel-Status` of each answer.
 pub fn statuses(replies: &[Reply]) -> Vec<&str> {
     replies.iter().map(|reply| reply.only("semel-status")).collect()
 }
 
-/// Runs a batch of which every element has an answer.
+/// Runs a batch whose elements all get an answer.
 #[track_caller]
 pub fn run<H: Handler>(world: &mut World<H>, elements: &Value) -> Vec<Reply> {
     world.batch(elements).expect("a batch that can be read")
 }
 
 impl<H: Handler> World<H> {
-    /// Sends a batch of alice's: the answers of its elements, or why all of it is refused.
+    /// Sends a batch by alice. Returns the answers to its elements, or why the whole batch is refused.
     #[track_caller]
     pub fn batch(&mut self, elements: &Value) -> Result<Vec<Reply>, Problem> {
         self.batch_by(&asker("alice"), &[], elements)
     }
 
-    /// Sends somebody's batch with headers.
+    /// Sends a batch by anybody, with headers.
     #[track_caller]
     pub fn batch_by(
         &mut self,
@@ -64,7 +64,7 @@ impl<H: Handler> World<H> {
         self.run_batch(asker, batch)
     }
 
-    /// Runs somebody's batch in one commit. `None`: each is to run by itself.
+    /// Runs a batch in one commit. `None`: each element has to run by itself.
     #[track_caller]
     pub fn in_one_commit(&mut self, asker: &Asker, batch: Batch) -> Result<Option<Vec<Reply>>, Problem> {
         let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
@@ -72,7 +72,7 @@ impl<H: Handler> World<H> {
         Ok(answers?.map(|answers| answers.into_iter().map(|answer: Answer| Reply::checked(answer)).collect()))
     }
 
-    /// Begins a batch of alice's, as `batches.js` does, whatever is held back. `None`: nothing of it is done.
+    /// Begins a batch by alice as `batches.js` does, even while commits are held back. `None`: nothing of it is done.
     #[track_caller]
     pub fn begin_batch(&mut self, headers: &[(&str, &str)], elements: &Value) -> Option<Vec<Reply>> {
         let headers = Headers::from_iter(headers.iter().copied());
@@ -88,24 +88,24 @@ impl<H: Handler> World<H> {
             .flatten()
     }
 
-    /// What a batch of alice's tells of the key's clock.
+    /// The key's clock, as a batch by alice is told it.
     pub fn clock_of(&mut self, batch: Batch) -> i64 {
         let asked = Asked { key: &self.key, asker: &asker("alice"), wall_ms: self.wall_ms };
         self.engine.batch(&self.database, asked, batch).0
     }
 
-    /// What an answer without the storage tells of it.
+    /// The key's clock, as an answer without the storage tells it.
     pub fn tell_ms(&mut self) -> i64 {
         self.engine.tell_ms(self.wall_ms)
     }
 
-    /// Sends a frame of alice's.
+    /// Sends a frame by alice.
     #[track_caller]
     pub fn frame(&mut self, frame: &Value) -> Result<Vec<Reply>, Problem> {
         self.frame_by(&asker("alice"), frame)
     }
 
-    /// Sends somebody's frame.
+    /// Sends a frame by anybody.
     #[track_caller]
     pub fn frame_by(&mut self, asker: &Asker, frame: &Value) -> Result<Vec<Reply>, Problem> {
         let text = frame.to_string();
@@ -113,7 +113,7 @@ impl<H: Handler> World<H> {
         self.run_batch(asker, batch)
     }
 
-    /// Why an element of alice's is refused before it runs, in a commit with others or by itself.
+    /// Why an element by alice is refused before it runs, in a commit with others or by itself.
     #[track_caller]
     pub fn refusal(&self, elements: &Value) -> Option<Reply> {
         let batch = Batch::parse(&self.key, &Headers::new(), Some(elements.to_string().as_bytes())).expect("a batch");
@@ -122,8 +122,8 @@ impl<H: Handler> World<H> {
         judged.filter_map(Result::err).map(Reply::checked).next()
     }
 
-    /// Runs the only request of a batch by itself, as `batches.js` does: where it `is_suspect`, once its start is counted, and not where that
-    /// can't be; where it crashes, that is counted. `n`: so many of its batch have run by themselves before.
+    /// Runs the only request of a batch by itself, as `batches.js` does. If it `is_suspect`, it runs only once its
+    /// start is counted. If it crashes, that is counted. `n`: how many of its batch have run by themselves before.
     #[track_caller]
     pub fn alone_by(
         &mut self,
@@ -155,7 +155,7 @@ impl<H: Handler> World<H> {
         }))
     }
 
-    /// Tells the object that the only request of a batch crashed it.
+    /// Tells the object that the handler crashed on the only request of a batch.
     #[track_caller]
     pub fn crashed_by(&mut self, asker: &Asker, element: &Value) -> Reply {
         Reply::checked(match self.judged(asker, element).expect("a batch that can be read") {
@@ -180,13 +180,14 @@ impl<H: Handler> World<H> {
         ask(&mut self.engine, &self.database, Arrival { key, principal, request, body_too_large: false, wall_ms })
     }
 
-    /// The answers as they are before they are written down.
+    /// The answers before they are written as JSON.
     pub fn answers(&mut self, asker: &Asker, batch: Batch) -> Vec<Answer> {
         let asked = Asked { key: &self.key, asker, wall_ms: self.wall_ms };
         self.engine.batch(&self.database, asked, batch).1.expect("no refusal").expect("answers")
     }
 
-    /// In one commit; where that crashes or the storage fails, one after the other, as `batches.js` does where nothing is suspect.
+    /// Runs a batch in one commit. If that crashes or the storage fails, runs its requests one by one, as `batches.js`
+    /// does if none is a suspect.
     #[track_caller]
     fn run_batch(&mut self, asker: &Asker, mut batch: Batch) -> Result<Vec<Reply>, Problem> {
         let all = batch.clone();

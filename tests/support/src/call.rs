@@ -1,6 +1,6 @@
-//! A request to send, as often as a test likes: every sending of it is one attempt.
+//! A request that a test sends as often as it likes. Each time is one attempt.
 //!
-//! Invariant: nothing is added that a test did not ask for: no id, no deadline, no first-sent.
+//! Invariant: nothing is added that the test did not ask for: no id, no deadline, no first-sent.
 
 use crate::world::KEY;
 use semel_core::header::quoted;
@@ -55,12 +55,12 @@ pub fn cancel(own: &str, id: &str) -> Call {
     post(&control("cancel")).id(own).body(format!("{{\"id\":{id:?}}}"))
 }
 
-/// Acknowledges by a request of its own; `ids` is JSON.
+/// An acknowledgement by a request of its own. `ids` is JSON.
 pub fn acknowledge(ids: &str) -> Call {
     post(&control("acks")).body(format!("{{\"ids\":{ids}}}"))
 }
 
-/// Looks the outcome of an id up.
+/// A look-up of the outcome of an id.
 pub fn look_up(id: &str) -> Call {
     get(&control(&format!("outcomes/{id}")))
 }
@@ -72,7 +72,7 @@ pub fn control(what: &str) -> String {
 }
 
 impl Call {
-    /// Any method.
+    /// A request with any method.
     pub fn new(method: &str, path: &str) -> Self {
         Self {
             method: Method::new(method),
@@ -106,13 +106,13 @@ impl Call {
         self.header("semel-deadline", deadline_ms.to_string())
     }
 
-    /// The same with an acknowledgement that says nothing of deadlines.
+    /// The same with an acknowledgement without a deadline.
     pub fn ack(mut self, id: &str) -> Self {
         self.acks.push(quoted(id));
         self
     }
 
-    /// The same with an acknowledgement, and the latest deadline that an attempt of the id may carry.
+    /// The same with an acknowledgement and the latest deadline that any attempt of the id may carry.
     pub fn ack_until(mut self, id: &str, until_ms: i64) -> Self {
         self.acks.push(format!("{};until={until_ms}", quoted(id)));
         self
@@ -124,7 +124,7 @@ impl Call {
         self
     }
 
-    /// The same by somebody else than alice.
+    /// The same by another principal than alice.
     pub fn by(mut self, principal: &str) -> Self {
         self.principal = principal.to_owned();
         self
@@ -136,7 +136,7 @@ impl Call {
         self
     }
 
-    /// Who sends it.
+    /// The principal.
     pub fn principal(&self) -> &str {
         &self.principal
     }
@@ -146,7 +146,7 @@ impl Call {
         &self.method
     }
 
-    /// The headers, acknowledgements among them.
+    /// The headers, including the acknowledgements.
     pub fn headers(&self) -> Headers {
         let mut headers = self.headers.clone();
         if !self.acks.is_empty() {

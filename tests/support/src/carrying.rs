@@ -1,4 +1,4 @@
-//! Accounts, and what one has sent, carried to where it goes.
+//! Accounts, and carrying the effects of one to the other.
 
 use crate::bank::Bank;
 use crate::call::{Call, get, post};
@@ -14,19 +14,19 @@ pub fn account(name: &str) -> World<Bank> {
     World::at(&format!("accounts/{name}"), Bank::default(), Config { open: true, ..Config::default() })
 }
 
-/// An account with money, and one without.
+/// Two accounts: one with money, and one without.
 pub fn two() -> (World<Bank>, World<Bank>) {
     let (mut alice, bob) = (account("alice"), account("bob"));
     alice.send(&post("/accounts/alice/deposit").id("first").body(json!({"amount": 100}).to_string()));
     (alice, bob)
 }
 
-/// A transfer from the one with money.
+/// A transfer from the account with money.
 pub fn transfer(id: &str, to: &[&str], amount: i64) -> Call {
     post("/accounts/alice/transfer").id(id).body(json!({"to": to, "amount": amount}).to_string())
 }
 
-/// What is sent, as it comes to its key.
+/// An effect, as its target key gets it.
 pub fn carried(sending: &Sending) -> Call {
     let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
     for (name, value) in sending.headers.iter() {
@@ -36,7 +36,7 @@ pub fn carried(sending: &Sending) -> Call {
     call.by(&principal)
 }
 
-/// Gives a key what was sent to it.
+/// Gives an effect to its target key.
 pub fn delivered(to: &mut World<Bank>, sending: &Sending) -> Reply {
     to.send(&carried(sending))
 }
@@ -47,14 +47,14 @@ pub fn heard(reply: &Reply) -> Heard {
     Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() }
 }
 
-/// Gives a key what was sent to it, and the sender its answer.
+/// Gives an effect to its target key, and the answer to the sender.
 pub fn told_of(from: &mut World<Bank>, to: &mut World<Bank>, sending: &Sending) -> Reply {
     let reply = delivered(to, sending);
     from.sent(sending, heard(&reply));
     reply
 }
 
-/// Two accounts, of which one has sent the other 5 and holds the session, and the credit.
+/// Two accounts of which one has sent 5 to the other and holds the session there, and the credit that it sends next.
 pub fn sent() -> (World<Bank>, World<Bank>, Sending) {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
@@ -64,7 +64,7 @@ pub fn sent() -> (World<Bank>, World<Bank>, Sending) {
     (alice, bob, credit)
 }
 
-/// Sends all there is; how often anything was sent.
+/// Sends effects until there are none. Returns how many were sent.
 pub fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
     let mut count = 0;
     while let Some(sending) = from.send_next() {
@@ -75,14 +75,14 @@ pub fn drained(from: &mut World<Bank>, to: &mut World<Bank>) -> usize {
     count
 }
 
-/// What that one has to send, and what is parked.
+/// The account's effects: those to be sent, and those that are parked.
 pub fn told(world: &mut World<Bank>) -> Value {
     let reply = world.send(&get("/semel/v1/admin/keys/accounts%2Falice/effects").by("semel:admin"));
     assert_eq!(reply.status(), 200);
     reply.json()
 }
 
-/// An administrator's word on it.
+/// An administrator's decision about the effects.
 pub fn mended(world: &mut World<Bank>, id: &str, what: &str) -> Reply {
     world.send(&post(&format!("/semel/v1/admin/keys/accounts%2Falice/effects/{what}")).id(id).by("semel:admin"))
 }

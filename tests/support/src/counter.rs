@@ -1,8 +1,8 @@
 //! A handler whose effects can be counted, and that fails when told to.
 //!
 //! Invariants:
-//! - Whatever it is asked, it first writes an effect: one row with the request's id, or its place in a session.
-//! - Its answer to `/count` says how many effects there are, so an effect that happened twice shows in the outcome.
+//! - For every request, it first writes an effect: one row with the request's id, or with its place in a session.
+//! - Its answer to `/count` is the number of effects, so an effect that happened twice shows in the outcome.
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
@@ -10,19 +10,19 @@ use semel_core::server::storage::sql::{SqlError, atomically};
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, Value};
 use std::cell::Cell;
 
-/// What is to go wrong, whatever is asked. Unlike a path, it leaves the fingerprint as it is.
+/// What goes wrong, whatever the request. Unlike a path, it does not change the fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It gives up after it has written.
+    /// The handler gives up after it has written.
     Fails,
-    /// A statement of its own fails after it has written.
+    /// A statement of the handler fails after it has written.
     BadSql,
-    /// It answers 500 after it has written.
+    /// The handler answers 500 after it has written.
     Answers500,
-    /// It panics after it has written.
+    /// The handler panics after it has written.
     Panics,
 }
 
@@ -31,7 +31,7 @@ pub enum Trouble {
 pub struct Counter {
     /// How often it was called.
     pub calls: Cell<u64>,
-    /// What is to go wrong.
+    /// What goes wrong.
     pub trouble: Cell<Trouble>,
 }
 
@@ -60,7 +60,7 @@ impl Handler for Counter {
             Trouble::Fails => return Err(Failure::Other("told to fail".to_owned())),
             Trouble::BadSql => drop(context.sql.exec("INSERT INTO nowhere VALUES (1)", &[])?),
             Trouble::Answers500 => return Ok(plain(500, "")),
-            // Without the hook that prints it: this panic is meant.
+            // Without the hook that prints a panic, because this one is intended.
             Trouble::Panics => std::panic::resume_unwind(Box::new("told to panic")),
         }
         let segments = request.path.segments();
@@ -84,7 +84,7 @@ impl Handler for Counter {
     }
 }
 
-/// The request's id, or its place in a session without what it acknowledges.
+/// The request's id, or its place in a session without the acknowledgement.
 fn id_of(headers: &Headers) -> String {
     let place = headers.get("semel-session").map(|place| place.split(";ack=").next().unwrap_or_default());
     headers.get("idempotency-key").or(place).unwrap_or_default().replace('"', "")
@@ -103,13 +103,13 @@ fn with_header(name: &str, value: impl AsRef<str> + Into<String>) -> Response {
     Response { status: 200, headers: Headers::from_iter([(name, value)]), body: Vec::new() }
 }
 
-/// The headers to answer with are the request's, behind `x-answer-`.
+/// Answers with the headers of the request that begin with `x-answer-`, without that beginning.
 fn all_headers(request: &Request) -> Response {
     let answered = request.headers.iter().filter_map(|(name, value)| Some((name.strip_prefix("x-answer-")?, value)));
     Response { status: 201, headers: answered.collect(), body: vec![0, 255, b'\n', 0x80] }
 }
 
-/// One effect that is undone on its own, and one that is kept.
+/// Writes one effect that is rolled back by itself, and one that is kept.
 fn nested(context: &Context<'_>) -> Result<Response, Failure> {
     let insert = || context.sql.exec("INSERT INTO effects (id) VALUES ('nested')", &[]);
     let undone: Result<(), Failure> = atomically(context.sql, || {

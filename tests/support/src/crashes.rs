@@ -3,7 +3,7 @@
 use crate::call::Call;
 use crate::world::World;
 
-/// What is committed: whatever a client could ever learn of it.
+/// Everything that is committed and that a client could ever learn of.
 pub fn committed(world: &World) -> Vec<Vec<String>> {
     let queries = [
         "SELECT id FROM effects ORDER BY id",
@@ -18,8 +18,8 @@ pub fn committed(world: &World) -> Vec<Vec<String>> {
     rows.map(|row| row.iter().map(|value| format!("{value:?}")).collect()).collect()
 }
 
-/// Crashes before every statement of `call` in turn, at a key that `ready` makes. After each, the state is that before or that after, and
-/// sending it again ends as it would have without a crash.
+/// Crashes before each statement of `call` in turn, at a key that `ready` makes. Each time, the state must be the one
+/// before or the one after the call, and sending the call again must end as without a crash.
 pub fn everywhere(ready: impl Fn() -> World, call: &Call, effects: i64) {
     let mut whole = ready();
     let before = committed(&whole);
@@ -41,7 +41,7 @@ pub fn everywhere(ready: impl Fn() -> World, call: &Call, effects: i64) {
         assert!(found == before || found == after, "crash {crashes} left a part: {found:?}");
         world.send(call).only("semel-status");
         assert_eq!(world.effects(), effects, "crash {crashes}");
-        // However it went, another attempt gets what it would have got.
+        // Whether or not it was executed before the crash, another attempt gets the same answer.
         let again = world.send(call);
         assert_eq!((again.status(), again.body()), (expected.status(), expected.body()), "crash {crashes}");
         crashes += 1;

@@ -1,11 +1,13 @@
-//! SQLite behind the engine's trait, that can die before any statement.
+//! SQLite behind the engine's trait [`Sql`]. It can die before any statement.
 //!
 //! Invariants:
-//! - Every statement counts: `BEGIN`, `SAVEPOINT`, `COMMIT`, `RELEASE` and `ROLLBACK` too. A crash falls between two of them.
-//! - What is held back is seen by the object alone, and is lost with it; a full disk undoes the whole transaction that is open.
-//! - After a crash every call fails and nothing open is committed, as for an object that dies; only a reopened
+//! - Every statement counts, also `BEGIN`, `SAVEPOINT`, `COMMIT`, `RELEASE` and `ROLLBACK`. A crash happens between two
+//!   of them.
+//! - Only the object sees what is held back, and it is lost with the object. A full disk rolls back the whole open
+//!   transaction.
+//! - After a crash, every call fails and nothing open is committed, as for an object that dies. Only a reopened
 //!   database goes on.
-//! - What a test looks at is committed.
+//! - A test sees only what is committed.
 
 use place::Place;
 use rusqlite::{Connection, StatementStatus, params_from_iter};
@@ -17,43 +19,44 @@ use values::{bytes_in, from_sqlite, to_sqlite};
 /// The largest integer that reaches an object's SQLite unchanged.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// What is to go wrong.
+/// What goes wrong, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Nothing.
     None,
-    /// After so many more statements, the object dies.
+    /// After this many more statements, the object dies.
     Crash(u64),
-    /// After so many more statements, one fails.
+    /// After this many more statements, one fails.
     Fail(u64),
-    /// After so many more statements, the disk is full.
+    /// After this many more statements, the disk is full.
     Full(u64),
-    /// At the first statement that begins so, the object dies.
+    /// At the first statement with this beginning, the object dies.
     CrashAt(&'static str),
-    /// So many statements that begin so fail.
+    /// This many statements with this beginning fail.
     FailAt(&'static str, u32),
-    /// The first statement that begins so fails, and after so many more another.
+    /// The first statement with this beginning fails, and another after this many more.
     FailAgain(&'static str, u64),
 }
 
 /// A database.
 pub struct Database {
     place: Place,
-    /// `None`: it has died.
+    /// `None` once the object has died.
     connection: RefCell<Option<Connection>>,
     depth: Cell<u32>,
-    /// Whether commits are held back, so that `depth` begins at 1.
+    /// Whether commits are held back. Then `depth` begins at 1.
     is_holding: Cell<bool>,
-    /// Whether a full disk has undone the transaction that is open.
+    /// Whether a full disk has rolled back the open transaction.
     is_undone: Cell<bool>,
     fault: Cell<Fault>,
     statements: Cell<u64>,
-    /// How many transactions an object would have made without a savepoint: here they have one.
+    /// The number of transactions that an object would make without a savepoint. Here they have one.
     pub light: Cell<u64>,
     bytes_read: Cell<usize>,
     steps: Cell<u64>,
     prepared_again: RefCell<Vec<String>>,
-    /// Whether what is nested in a transaction stays where it was to be undone: no database is so, and a checker must find it out.
+    /// Whether a nested transaction is kept instead of rolled back. No real database does that; a checker must notice
+    /// it.
     pub keeps_nested: Cell<bool>,
 }
 
@@ -63,7 +66,8 @@ impl Default for Database {
     }
 }
 
-/// All records, with their texts in place of numbers: who comes first has its number sooner where many are written together.
+/// All records, with their texts instead of numbers. Where several are written together, the order decides which number
+/// a text gets.
 pub const RECORDS: &str = "SELECT id, \
     CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, \
     first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, fingerprint, status, \
@@ -71,12 +75,12 @@ pub const RECORDS: &str = "SELECT id, \
     FROM semel_records ORDER BY id";
 
 impl Database {
-    /// A new, empty database in a temporary folder of its own.
+    /// Makes a new, empty database in its own temporary folder.
     pub fn new() -> Self {
         Self::at(Place::folder())
     }
 
-    /// One in memory alone, which takes a fraction of the time.
+    /// Makes a database in memory, which takes a fraction of the time.
     pub fn in_memory() -> Self {
         Self::at(Place::memory())
     }
@@ -100,7 +104,7 @@ impl Database {
         database
     }
 
-    /// Another at a place of the same kind, with all that is committed by now.
+    /// Makes another database of the same kind, with all that is committed by now.
     pub fn copy(&self) -> Self {
         let copy = Self::at(self.place.another());
         self.look(|from| copy.place.fill(copy.connection.take(), from));
@@ -108,7 +112,7 @@ impl Database {
         copy
     }
 
-    /// Drops the connection, and all that it has not committed, and opens the database again.
+    /// Drops the connection with all that it has not committed, and opens the database again.
     pub fn reopen(&self) {
         self.die();
         self.connection.replace(Some(self.place.connect()));
@@ -128,38 +132,40 @@ impl Database {
         self.fault.set(Fault::Fail(n));
     }
 
-    /// Lets the disk be full at the `n`th statement from now, counted from 0: with it, SQLite undoes the whole transaction that
-    /// is open. The object lives on, unless commits are held back, which are undone as well.
+    /// Lets the disk be full at the `n`th statement from now, counted from 0. With it, SQLite rolls back the whole open
+    /// transaction. The object lives on, unless commits are held back, which are then lost as well.
     pub fn full(&self, n: u64) {
         self.fault.set(Fault::Full(n));
     }
 
-    /// Lets the object die before the first statement that begins so.
+    /// Lets the object die before the first statement with this beginning.
     pub fn crash_at(&self, beginning: &'static str) {
         self.fault.set(Fault::CrashAt(beginning));
     }
 
-    /// Lets the next `times` statements fail that begin so. The object lives on.
+    /// Lets the next `times` statements with this beginning fail. The object lives on.
     pub fn fail_at(&self, beginning: &'static str, times: u32) {
         self.fault.set(Fault::FailAt(beginning, times));
     }
 
-    /// Lets the first statement fail that begins so, and then the `n`th after it, counted from 0. The object lives on, unless that one undoes.
+    /// Lets the first statement with this beginning fail, and then the `n`th after it, counted from 0. The object lives
+    /// on, unless the second one is a rollback.
     pub fn fail_again(&self, beginning: &'static str, n: u64) {
         self.fault.set(Fault::FailAgain(beginning, n));
     }
 
-    /// Whether what was to go wrong has not come yet.
+    /// Whether the fault has not happened yet.
     pub fn awaits_fault(&self) -> bool {
         !self.has_crashed() && self.fault.get() != Fault::None
     }
 
-    /// Lets nothing more go wrong.
+    /// Removes the fault.
     pub fn calm(&self) {
         self.fault.set(Fault::None);
     }
 
-    /// Holds commits back, as a slow disk behind the platform's output gate: until [`Database::release`], a crash undoes them.
+    /// Holds commits back, like a slow disk behind the platform's output gate: until [`Database::release`], a crash
+    /// loses them.
     pub fn hold(&self) {
         self.ask("BEGIN IMMEDIATE", &[]).expect("no transaction is open");
         self.depth.set(1);
@@ -173,7 +179,8 @@ impl Database {
         self.is_holding.set(false);
     }
 
-    /// A panic has gone through the transactions that were open: they are undone, as the runtime does it, but what is held back is not.
+    /// Rolls back the open transactions, through which a panic has gone, as the runtime does it. What is held back
+    /// stays.
     pub fn unwind(&self) {
         if !self.is_holding() {
             return self.reopen();
@@ -190,7 +197,8 @@ impl Database {
         self.is_holding.get()
     }
 
-    /// Asks for what the object sees between two requests, what is held back included. A table that does not exist has no rows.
+    /// The rows that the object sees between two requests, including what is held back. A table that does not exist has
+    /// no rows.
     pub fn peek(&self, statement: &str) -> Vec<Row> {
         if self.has_crashed() {
             return self.query(statement);
@@ -207,32 +215,32 @@ impl Database {
         self.connection.borrow().is_none()
     }
 
-    /// How many statements there were.
+    /// The number of statements so far.
     pub fn statements(&self) -> u64 {
         self.statements.get()
     }
 
-    /// How many steps SQLite's machine took for all of them: what looks at each row has some for each.
+    /// The steps that SQLite's machine took for all statements. A statement that looks at each row takes some for each.
     pub fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// How many bytes of texts and blobs the rows had that were read.
+    /// The bytes of texts and blobs in all rows that were read.
     pub fn bytes_read(&self) -> usize {
         self.bytes_read.get()
     }
 
-    /// The statements that had to be prepared again since this was asked last.
+    /// The statements that had to be prepared again since the last call.
     pub fn prepared_again(&self) -> Vec<String> {
         self.prepared_again.take()
     }
 
-    /// How many rows this connection has inserted, updated and deleted.
+    /// The rows that this connection has inserted, updated and deleted.
     pub fn rows_written(&self) -> u64 {
         self.connection.borrow().as_ref().map_or(0, Connection::total_changes)
     }
 
-    /// Asks for what is committed. A table that does not exist has no rows.
+    /// The rows that are committed. A table that does not exist has no rows.
     pub fn query(&self, statement: &str) -> Vec<Row> {
         match self.look(|connection| query(connection, statement, &[])) {
             Ok(rows) => rows,
@@ -241,7 +249,7 @@ impl Database {
         }
     }
 
-    /// Asks for one number; 0 where there is no table or no row.
+    /// A single number; 0 if there is no table or no row.
     pub fn number(&self, statement: &str) -> i64 {
         self.query(statement).first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0)
     }
@@ -267,21 +275,21 @@ impl Database {
         self.place.look(self.connection.borrow().as_ref(), look)
     }
 
-    /// Nothing stays of what is not committed.
+    /// Ends the connection, so that only what is committed stays.
     fn die(&self) {
         if let Some(connection) = self.connection.take() {
             self.place.leave(connection);
         }
     }
 
-    /// Before every statement: counts it, and lets come what was asked for.
+    /// Before every statement: counts it, and lets the fault happen.
     fn step(&self, statement: &str) -> Result<(), SqlError> {
         self.statements.set(self.statements.get() + 1);
         match self.fault.get() {
             Fault::None => {}
             Fault::Crash(0) => self.die(),
             Fault::Crash(n) => self.fault.set(Fault::Crash(n - 1)),
-            // What can't be undone ends the object.
+            // A rollback that fails ends the object.
             Fault::Fail(0) | Fault::Full(0) if statement.starts_with("ROLLBACK") => self.die(),
             Fault::Fail(0) => {
                 self.fault.set(Fault::None);
@@ -380,7 +388,7 @@ impl Sql for Database {
     }
 
     fn database_bytes(&self) -> Result<u64, SqlError> {
-        // Of no statement: an object's is no statement that can fail by itself.
+        // This counts as no statement, since an object's size is none that could fail by itself.
         self.ask(DATABASE_BYTES, &[]).map(|rows| bytes_of(&rows))
     }
 }
@@ -391,7 +399,7 @@ impl Database {
             Ok(()) => match self.command("COMMIT", "RELEASE ?") {
                 Ok(()) => Ok(Ended::Committed),
                 Err(error) => {
-                    // Of a commit that fails nothing may stay; of a dead object nothing does.
+                    // Nothing of a failed commit may stay. Of a dead object, nothing does.
                     drop(self.undo());
                     Err(error)
                 }
@@ -406,12 +414,13 @@ pub fn query(connection: &Connection, statement: &str, arguments: &[Value]) -> r
     asked(connection, statement, arguments).map(|asked| asked.rows)
 }
 
-/// What a statement came to.
+/// The result of a statement.
 struct Asked {
     rows: Vec<Row>,
-    /// Whether it had to be prepared again: for other tables, or since SQLite plans by the values of its arguments.
+    /// Whether it had to be prepared again: because tables changed, or because SQLite plans by the values of its
+    /// arguments.
     is_again: bool,
-    /// How many steps SQLite's machine took.
+    /// The steps that SQLite's machine took.
     steps: u64,
 }
 
@@ -429,7 +438,7 @@ fn asked(connection: &Connection, statement: &str, arguments: &[Value]) -> rusql
     Ok(Asked { rows, is_again, steps })
 }
 
-/// What an object calls the size of its database.
+/// The statement for the size of a database, as an object has it.
 pub const DATABASE_BYTES: &str =
     "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
 

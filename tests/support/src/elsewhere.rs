@@ -1,6 +1,6 @@
-//! A handler that has everything sent to where it is executed; what is sent to it, and what comes of that.
+//! A handler whose requests are executed elsewhere, with requests for it, and results of their execution.
 //!
-//! Invariant: it writes first, so that a test sees what becomes of that.
+//! Invariant: the handler writes an effect first, so that a test sees what becomes of that.
 
 use crate::call::{Call, post};
 use crate::world::{START_S, World};
@@ -15,18 +15,18 @@ use std::cell::{Cell, RefCell};
 /// The handler.
 #[derive(Debug)]
 pub struct Elsewhere {
-    /// What becomes of what is in doubt.
+    /// What to do with a request in doubt.
     pub policy: RefCell<Policy>,
-    /// What stands for where it is sent.
+    /// The number that stands for the other side.
     pub whither: Cell<i64>,
-    /// Whether it says before that it has requests sent.
+    /// Whether [`Handler::is_remote`] says that requests are executed elsewhere.
     pub says_so: Cell<bool>,
-    /// How often it was asked.
+    /// How often the handler was called.
     pub calls: Cell<u64>,
 }
 
 impl Elsewhere {
-    /// With a policy.
+    /// Makes the handler with a policy.
     pub fn new(policy: Policy) -> Self {
         Self { policy: RefCell::new(policy), whither: Cell::new(0), says_so: Cell::new(true), calls: Cell::new(0) }
     }
@@ -63,37 +63,37 @@ pub fn remote(policy: Policy) -> World<Elsewhere> {
     World::of(Elsewhere::new(policy), Config { open: true, retention_s: 1000, ..Config::default() })
 }
 
-/// One of which is sent again what is in doubt, for a minute.
+/// A key whose requests in doubt are sent again, for a minute.
 pub fn resend() -> World<Elsewhere> {
     remote(Policy::Resend { dedup_s: 60 })
 }
 
-/// One of which it is asked what became of it, and after half a minute proven.
+/// A key whose requests in doubt are probed for, with a proof after half a minute.
 pub fn probe() -> World<Elsewhere> {
     remote(Policy::Probe { path: "/orders/1".to_owned(), timeout_s: 20, settle_s: 30 })
 }
 
-/// A request that is to be dispatched.
+/// A request to be dispatched.
 pub fn order(id: &str) -> Call {
     post("/orders").id(id).first_sent_s(START_S).body("one")
 }
 
-/// The other side has answered.
+/// The result that the other side has answered.
 pub fn answered(status: u16, body: &str) -> Ended {
     Ended::Answered(Response { status, headers: Headers::from_iter([("x-from", "elsewhere")]), body: body.into() })
 }
 
-/// It can't be known what became of it.
+/// The result that nothing is known of the request.
 pub fn lost() -> Ended {
     Ended::Unknown("the connection was lost".to_owned())
 }
 
-/// Nothing was sent.
+/// The result that nothing was sent.
 pub fn refused() -> Ended {
     Ended::Unreachable("connection refused".to_owned())
 }
 
-/// Sends an attempt that is to be dispatched, for the `times`th time.
+/// Sends an attempt whose request has to be dispatched, for the `times`th time.
 #[track_caller]
 pub fn dispatched(world: &mut World<Elsewhere>, call: &Call, times: i64) -> Sent {
     world.send(call).is_problem(409, "in-flight", "unknown", "same-id");
@@ -109,7 +109,7 @@ pub fn in_doubt(world: &mut World<Elsewhere>, id: &str) {
     world.settle(&order(id), &sent, lost());
 }
 
-/// Sends an attempt of which nothing is to be sent, and that gets a problem.
+/// Sends an attempt that gets a problem, and for which nothing has to be sent.
 #[track_caller]
 pub fn is_told(world: &mut World<Elsewhere>, call: &Call, status: u16, code: &str, executed: &str, retry: &str) {
     world.send(call).is_problem(status, code, executed, retry);

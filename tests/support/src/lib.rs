@@ -1,22 +1,22 @@
-//! What the native tests stand on: the real engine on real SQLite, one key at a time.
+//! Tools of the native tests: the real engine on real SQLite, one key at a time.
 //!
-//! - [`database`]: SQLite in a file, that can die before any statement
-//! - [`call`]: a request to send, as often as a test likes
-//! - [`batches`]: many of them at once
-//! - [`admin`]: what an administrator sends
+//! - [`database`]: SQLite in a file, which can die before any statement
+//! - [`call`]: a request that a test sends as often as it likes
+//! - [`batches`]: batches and frames
+//! - [`admin`]: an administrator's requests
 //! - [`session`]: requests of a session
-//! - [`reply`]: what came back, checked for what every answer must have
-//! - [`world`]: one key with its clock, its engine and its database
-//! - [`chores`]: what the host does with it without a request
-//! - [`token`]: tokens, true and forged
+//! - [`reply`]: an answer, checked for what every answer must have
+//! - [`world`]: one key with its clock, engine and database
+//! - [`chores`]: what the host does with the object without a request
+//! - [`token`]: valid and forged tokens
 //! - [`crashes`]: crashes between any two statements of a request
-//! - [`bank`]: a handler that has requests sent to other keys
-//! - [`carrying`]: those, carried there
-//! - [`elsewhere`]: a handler that has everything sent
+//! - [`bank`]: a handler that sends requests to other keys
+//! - [`carrying`]: carries those requests to the other keys
+//! - [`elsewhere`]: a handler whose requests are executed elsewhere
 //! - [`counter`]: a handler whose effects can be counted, and that fails when told to
 //!
 //! Invariants:
-//! - No wall clock and no sleeping: time passes when a test says so.
+//! - There is no wall clock and no sleeping: time passes when a test says so.
 //! - A test sees what is committed, never what is in memory or in an open transaction.
 
 pub mod admin;
@@ -44,7 +44,7 @@ pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, t
 pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};
 
-/// A random UUID, the same in each run.
+/// The `n`th UUID of a sequence that looks random, and is the same in each run.
 pub fn uuid(n: i64) -> String {
     let mix = |seed: u64| {
         let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

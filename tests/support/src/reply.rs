@@ -1,6 +1,6 @@
-//! What came back.
+//! An answer, as a test gets it.
 //!
-//! Invariant: whatever a test is about, every answer is checked for what every answer must have.
+//! Invariant: every answer is checked for what every answer must have, whatever the test is about.
 
 use semel_core::message::Headers;
 use semel_core::server::{Answer, Cors};
@@ -11,12 +11,12 @@ use serde_json::Value;
 pub struct Reply(Answer);
 
 impl Reply {
-    /// Takes an answer and checks what holds of all of them.
+    /// Takes an answer, and checks what holds for all answers.
     #[track_caller]
     pub fn checked(answer: Answer) -> Self {
         let mut answer = answer;
         assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control-allow-origin")));
-        // As the edge does it, where everybody may read.
+        // As the edge does if every page may read answers.
         Cors::Any.stamp(&mut answer, &Headers::new());
         let reply = Self(answer);
         let status = reply.only("semel-status").to_owned();
@@ -37,7 +37,7 @@ impl Reply {
         reply
     }
 
-    /// What somebody says instead, who lies: nothing of it is checked.
+    /// The same answer with a lie in it, which is not checked.
     pub fn falsified(&self, status: u16, code: &str, body: &str) -> Self {
         let mut answer = Answer { status, body: body.as_bytes().to_vec(), ..self.0.clone() };
         answer.headers.retain(|name| name != "semel-status");
@@ -50,7 +50,7 @@ impl Reply {
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         assert_eq!(self.header("semel-expires"), None, "only an outcome expires");
         assert_eq!(self.header("www-authenticate").is_some(), code == "unauthorized", "WWW-Authenticate of {code}");
-        // To a HEAD there is no body.
+        // An answer to a HEAD has no body.
         if !self.0.body.is_empty() {
             assert_eq!(self.field("code"), code);
             assert_eq!(self.json()["status"], self.status());
@@ -94,13 +94,13 @@ impl Reply {
         }
     }
 
-    /// `Semel-Now`.
+    /// The value of `Semel-Now`.
     #[track_caller]
     pub fn now_ms(&self) -> i64 {
         self.only("semel-now").parse().expect("Semel-Now is a number")
     }
 
-    /// `Semel-Expires`, in Unix s.
+    /// The value of `Semel-Expires`, in Unix seconds.
     #[track_caller]
     pub fn expires_s(&self) -> i64 {
         self.only("semel-expires")
@@ -109,7 +109,7 @@ impl Reply {
             .expect("Semel-Expires is a date")
     }
 
-    /// Every header but those that belong to this answer alone.
+    /// The headers that are recorded, without those that belong to this answer only.
     pub fn recorded_headers(&self) -> Vec<(&str, &str)> {
         let own = |name: &str| {
             name.starts_with("semel-") || name.starts_with("access-control-") || name == "idempotent-replayed"
@@ -153,14 +153,14 @@ impl Reply {
         self
     }
 
-    /// Asserts that the request ran just now, and with what status it ended.
+    /// Asserts that the request was executed just now, with this status.
     #[track_caller]
     pub fn is_executed(&self, status: u16) -> &Self {
         assert_eq!((self.only("semel-status"), self.status()), ("executed", status), "{:?}", self.0);
         self
     }
 
-    /// Asserts a recorded outcome.
+    /// Asserts that this is a recorded outcome, with this status.
     #[track_caller]
     pub fn is_replayed(&self, status: u16) -> &Self {
         assert_eq!((self.only("semel-status"), self.status()), ("replayed", status), "{:?}", self.0);
@@ -177,7 +177,7 @@ impl Reply {
         self
     }
 
-    /// Asserts that a reader was answered.
+    /// Asserts that this is the answer to a read, with this status.
     #[track_caller]
     pub fn is_read(&self, status: u16) -> &Self {
         assert_eq!((self.only("semel-status"), self.status()), ("read", status), "{:?}", self.0);

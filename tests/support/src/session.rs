@@ -6,7 +6,7 @@ use crate::world::World;
 use semel_core::header::quoted;
 use semel_core::server::Handler;
 
-/// The name of the session, where a test has one.
+/// The name of the session in tests.
 pub const SESSION: &str = "s";
 
 /// The take-over `own` of the session.
@@ -14,12 +14,12 @@ pub fn take_over(own: &str) -> Call {
     take_over_with(own, &format!("{{\"name\":\"{SESSION}\"}}"))
 }
 
-/// The take-over `own`, which expects an epoch.
+/// The take-over `own`, which expects this epoch to be current.
 pub fn take_over_after(own: &str, after: i64) -> Call {
     take_over_with(own, &format!("{{\"name\":\"{SESSION}\",\"after\":{after}}}"))
 }
 
-/// The take-over `own` with a body of JSON.
+/// The take-over `own` with a JSON body.
 pub fn take_over_with(own: &str, body: &str) -> Call {
     post(&control("sessions")).id(own).body(body)
 }
@@ -41,14 +41,14 @@ impl Call {
         self.header("semel-session", format!("{};epoch={epoch};seq={seq}", quoted(SESSION)))
     }
 
-    /// The same at a place of the session, which acknowledges all up to `ack`.
+    /// The same at a place of the session, with an acknowledgement of all places up to `ack`.
     pub fn place_acking(self, epoch: i64, seq: i64, ack: i64) -> Self {
         self.header("semel-session", format!("{};epoch={epoch};seq={seq};ack={ack}", quoted(SESSION)))
     }
 }
 
 impl Reply {
-    /// Asserts that somebody took over, under which epoch, and after which number.
+    /// Asserts that the session was taken over, under this epoch and after this number.
     #[track_caller]
     pub fn is_taken_over(&self, epoch: i64, last_seq: i64) -> &Self {
         self.is_executed(200);
@@ -57,7 +57,7 @@ impl Reply {
         self
     }
 
-    /// Asserts that an epoch is over, what is said of the place, and which is the current one.
+    /// Asserts that the epoch of the request is over, what is said of its place, and which epoch is current.
     #[track_caller]
     pub fn is_fenced(&self, executed: &str, current_epoch: i64) -> &Self {
         self.is_problem(409, "fenced", executed, "never");
@@ -65,7 +65,7 @@ impl Reply {
         self
     }
 
-    /// Asserts that a number is beyond the next, and which that is.
+    /// Asserts that the number is beyond the next, and which number that is.
     #[track_caller]
     pub fn is_gap(&self, expected_seq: i64) -> &Self {
         self.is_problem(409, "sequence-gap", "no", "same-id");
@@ -75,7 +75,7 @@ impl Reply {
 }
 
 impl<H: Handler> World<H> {
-    /// Every place that has a row: its number, its epoch, its state, and whether it has an outcome.
+    /// All places that have a row: number, epoch, state, and whether there is an outcome.
     pub fn places(&self) -> Vec<(i64, i64, i64, bool)> {
         let rows =
             self.database.query("SELECT seq, epoch, state, body IS NOT NULL FROM semel_places ORDER BY session, seq");
@@ -83,7 +83,7 @@ impl<H: Handler> World<H> {
         rows.iter().map(|row| (number(row, 0), number(row, 1), number(row, 2), number(row, 3) == 1)).collect()
     }
 
-    /// A key with the session at its first epoch.
+    /// The same key, with the session at its first epoch.
     #[track_caller]
     pub fn in_session(mut self) -> Self {
         self.send(&take_over("takes over")).is_taken_over(1, 0);

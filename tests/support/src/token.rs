@@ -1,7 +1,8 @@
-//! Bearer tokens, true and forged: each part is what a test wants it to be.
+//! Bearer tokens, valid and forged: a test decides about each part.
 //!
-//! What a key pair signs and verifies is the host's: here a hash of the public half and the message stands for a signature, which anybody
-//! could make. That the runtime tells a true one from a forged one is tested on it, in `tests/e2e/auth.test.mjs`.
+//! Signatures of key pairs are made and verified by the host. Here a hash of the public half and the message stands for
+//! such a signature, so anybody could make one. `tests/e2e/auth.test.mjs` tests on the runtime that it tells valid
+//! signatures from forged ones.
 
 use crate::world::START_S;
 use base64::Engine as _;
@@ -16,12 +17,12 @@ use sha2::{Digest as _, Sha256};
 /// The audience of [`claims`].
 pub const AUDIENCE: &str = "https://api.example";
 
-/// Who signs, with a key made of one byte, again and again.
+/// A signer. Its key is a single byte, repeated.
 #[derive(Debug, Clone, Copy)]
 pub enum Signer {
     /// HMAC with SHA-256.
     Hs256(u8),
-    /// RSA, whose modulus begins with a bit that is set.
+    /// RSA. The first bit of the modulus must be set.
     Rs256(u8),
     /// ECDSA on P-256.
     Es256(u8),
@@ -33,7 +34,7 @@ impl Signer {
     /// One of each algorithm.
     pub const ALL: [Self; 4] = [Self::Hs256(7), Self::Rs256(0x87), Self::Es256(7), Self::EdDsa(7)];
 
-    /// What its tokens have as `alg`.
+    /// The `alg` of its tokens.
     pub fn alg(self) -> &'static str {
         match self {
             Self::Hs256(_) => "HS256",
@@ -43,12 +44,12 @@ impl Signer {
         }
     }
 
-    /// What its tokens have as `kid`, unless a test says otherwise.
+    /// The `kid` of its tokens, unless a test says otherwise.
     pub fn kid(self) -> String {
         format!("{self:?}")
     }
 
-    /// What verifies its tokens.
+    /// The JWK that verifies its tokens.
     pub fn jwk(self) -> Value {
         let mut jwk = match self {
             Self::Hs256(byte) => json!({ "kty": "oct", "k": BASE64.encode([byte; 32]) }),
@@ -58,7 +59,7 @@ impl Signer {
         jwk
     }
 
-    /// The public half of its key, with what the host is told of it, and no more.
+    /// The public half of its key, as the host gets it.
     fn public(self) -> Value {
         match self {
             Self::Hs256(_) => Value::Null,
@@ -71,7 +72,7 @@ impl Signer {
         }
     }
 
-    /// Signs bytes.
+    /// Signs a message.
     pub fn sign(self, message: &[u8]) -> Vec<u8> {
         match self {
             Self::Hs256(byte) => hs256(&[byte; 32], message),
@@ -84,7 +85,7 @@ impl Signer {
         self.token_with(&json!({ "alg": self.alg(), "kid": self.kid() }).to_string(), &claims.to_string())
     }
 
-    /// A token of these texts, whatever they are, truly signed.
+    /// A token of these texts, whatever they are, with a valid signature.
     pub fn token_with(self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", BASE64.encode(header), BASE64.encode(claims));
         let signature = BASE64.encode(self.sign(message.as_bytes()));
@@ -92,18 +93,18 @@ impl Signer {
     }
 }
 
-/// What stands for a signature of a key pair.
+/// The bytes that stand for the signature of a key pair.
 fn stood_in_for(alg: &str, public: &Value, message: &[u8]) -> Vec<u8> {
     Sha256::new().chain_update(alg).chain_update(public.to_string()).chain_update(message).finalize().to_vec()
 }
 
-/// Asks a gate as the host does: whoever has a signature to be checked is let in once it was.
+/// Asks a gate as the host does: if a signature has to be checked, checks it and asks again.
 pub fn admitted(gate: &mut Gate, headers: &Headers, now_ms: i64) -> Result<Asker, Refusal> {
     let asked = gate.admit(headers, now_ms);
     if check(gate) { gate.admit(headers, now_ms) } else { asked }
 }
 
-/// Checks what there is to check; whether there was anything.
+/// Checks the signature that has to be checked. Returns whether there was one.
 pub fn check(gate: &mut Gate) -> bool {
     let Some((token, Signed { alg, jwk, message, signature })) = gate.signature_wanted() else { return false };
     let public: Value = serde_json::from_str(&jwk).expect("a JWK");
@@ -117,12 +118,12 @@ pub fn hs256(secret: &[u8], message: &[u8]) -> Vec<u8> {
     mac.chain_update(message).finalize().into_bytes().to_vec()
 }
 
-/// The claims of somebody whose token holds for an hour from the start.
+/// The claims of a token that is valid for an hour from the start.
 pub fn claims(sub: &str) -> Value {
     json!({ "sub": sub, "aud": AUDIENCE, "exp": START_S + 3600 })
 }
 
-/// A JWK set of these.
+/// A JWK set of the signers' keys.
 pub fn jwks(signers: &[Signer]) -> String {
     json!({ "keys": signers.iter().map(|signer| signer.jwk()).collect::<Vec<_>>() }).to_string()
 }

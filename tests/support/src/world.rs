@@ -1,8 +1,8 @@
-//! One key with its clock, its engine and its database.
+//! One key with its clock, engine and database.
 //!
 //! Invariants:
-//! - The engine is asked as `host.js` asks it: after a panic, a fresh engine counts the crash.
-//! - `Semel-Now` is checked never to go back while an engine lives.
+//! - The engine is called as `host.js` calls it: after a panic, a fresh engine counts the crash.
+//! - `Semel-Now` never goes back while an engine lives. Each answer is checked for that.
 //! - A restart keeps what is committed, and nothing else.
 
 use crate::call::Call;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 /// The key under test.
 pub const KEY: &str = "counters/1";
-/// Where the clock starts, in Unix s.
+/// Where the clock starts, in Unix seconds.
 pub const START_S: i64 = 1_800_000_000;
 /// Where the clock starts, in Unix ms.
 pub const START_MS: i64 = START_S * 1000;
@@ -77,9 +77,9 @@ impl<H: Handler> Handler for Shared<H> {
 
 /// One key.
 pub struct World<H = Counter> {
-    /// What it stands on.
+    /// The database of the key.
     pub database: Database,
-    /// What it runs.
+    /// The handler of the key.
     pub handler: Rc<H>,
     /// The wall clock, in Unix ms.
     pub wall_ms: i64,
@@ -96,19 +96,19 @@ impl Default for World {
 }
 
 impl World {
-    /// A counter with the default settings.
+    /// Makes a counter with the default settings.
     pub fn new() -> Self {
         Self::with(|_| {})
     }
 
-    /// A counter with other settings.
+    /// Makes a counter with other settings.
     pub fn with(set: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config { open: true, ..Config::default() };
         set(&mut config);
         Self::of(Counter::default(), config)
     }
 
-    /// One whose key has a rule of how long its records are kept, as JSON has it; `retention_s` is that of all others.
+    /// Makes a counter whose key has a rule for its retention, in JSON. `retention_s`: the retention of all other keys.
     pub fn ruled(retention_s: i64, retention: &str) -> Self {
         let rules = format!(r#"[{{"keys":"{KEY}","retentionSeconds":{retention}}}]"#);
         Self::with(|config| {
@@ -117,34 +117,34 @@ impl World {
         })
     }
 
-    /// How many effects of all requests are kept.
+    /// How many effects there are.
     pub fn effects(&self) -> i64 {
         self.database.number("SELECT count(*) FROM effects")
     }
 
-    /// How many effects of a request are kept.
+    /// How many effects a request has.
     pub fn effects_of(&self, id: &str) -> i64 {
         self.database.number(&format!("SELECT count(*) FROM effects WHERE id = '{id}'"))
     }
 
-    /// How often the handler was called, whatever was kept of it.
+    /// How often the handler was called, even if nothing was kept.
     pub fn calls(&self) -> u64 {
         self.handler.calls.get()
     }
 }
 
 impl<H: Handler> World<H> {
-    /// Any handler.
+    /// Makes the key with any handler.
     pub fn of(handler: H, config: Config) -> Self {
         Self::at(KEY, handler, config)
     }
 
-    /// Any handler at any key.
+    /// Makes any key with any handler.
     pub fn at(key: &str, handler: H, config: Config) -> Self {
         Self::on(Database::new(), key, handler, config)
     }
 
-    /// The same in memory.
+    /// The same, in memory.
     pub fn in_memory(key: &str, handler: H, config: Config) -> Self {
         Self::on(Database::in_memory(), key, handler, config)
     }
@@ -156,7 +156,7 @@ impl<H: Handler> World<H> {
         Self { database, handler, wall_ms: START_MS, key, config, engine, latest_ms: 0 }
     }
 
-    /// Another object of the same key, on a copy of what is committed: as if it were put back to now, later.
+    /// Makes another object of the same key, on a copy of what is committed, as if the key were later restored to now.
     pub fn copy(&self) -> Self
     where
         H: Default,
@@ -172,7 +172,7 @@ impl<H: Handler> World<H> {
         self.send_by(call, Engine::handle)
     }
 
-    /// Sends one that follows another in one turn of the object.
+    /// Sends an attempt that follows another in the same turn of the object.
     #[track_caller]
     pub fn follow(&mut self, call: &Call) -> Reply {
         self.send_by(call, Engine::handle_next)
@@ -193,13 +193,14 @@ impl<H: Handler> World<H> {
         self.checked(answer)
     }
 
-    /// Sends attempts that waited for the same commit, as `host.js` asks for them at once; `None`: each is to be sent by itself.
+    /// Sends attempts that waited for the same commit, in one call as `host.js` does. `None`: each has to be sent by
+    /// itself.
     #[track_caller]
     pub fn group(&mut self, calls: &[Call]) -> Option<Vec<Reply>> {
         self.group_over(calls, 0)
     }
 
-    /// The same, each so long after that before it: the host asks for the time of each.
+    /// The same, with `between_ms` between the arrivals.
     #[track_caller]
     pub fn group_over(&mut self, calls: &[Call], between_ms: i64) -> Option<Vec<Reply>> {
         let asked: Vec<_> = calls.iter().map(asked_of).collect();
@@ -224,51 +225,51 @@ impl<H: Handler> World<H> {
         Some(answers?.into_iter().map(|answer| self.checked(answer)).collect())
     }
 
-    /// What the host is to send before the last attempt has an answer.
+    /// The call that the host has to send before the last attempt has an answer.
     pub fn take_call(&mut self) -> Option<remote::Call> {
         self.engine.take_call()
     }
 
-    /// Says to a new engine what was under way when it was made, as the host does.
+    /// Tells a new engine which request was under way when it was made, as the host does.
     pub fn know_under_way(&mut self, id: &str) {
         self.engine.know_under_way(RequestId::new(id).expect("an id"));
     }
 
-    /// Tells the object what came of what it had sent for an attempt.
+    /// Tells the object what became of the call that it had sent for an attempt.
     #[track_caller]
     pub fn settle(&mut self, call: &Call, sent: &remote::Call, ended: Ended) -> Reply {
         let answer = self.ask(call, |engine, sql, arrival| engine.settle(sql, arrival, sent, ended.clone()));
         self.checked(answer)
     }
 
-    /// Sends an attempt that has to wait for another request of the key, which is under way.
+    /// Sends an attempt that has to wait, because another request of the key is under way.
     #[track_caller]
     pub fn wait(&mut self, call: &Call) -> Reply {
         let answer = self.ask(call, Engine::wait);
         self.checked(answer)
     }
 
-    /// How many answers of a `Semel-Status` the engine has counted.
+    /// How many answers with a `Semel-Status` the engine has counted.
     pub fn counted(&self, status: &str) -> u64 {
         self.engine.counters().iter().find(|(each, _)| *each == status).map_or(0, |(_, count)| count)
     }
 
-    /// How many records and tombstones the engine says that there are.
+    /// How many records and tombstones there are, as the engine counts them.
     pub fn count(&mut self) -> Result<Change, SqlError> {
         self.engine.count(&self.database, self.wall_ms)
     }
 
-    /// Looks at a page of what is stored.
+    /// Lets the engine look at a page of what is stored.
     pub fn open(&mut self) -> Result<bool, SqlError> {
         self.engine.open(&self.database, self.wall_ms)
     }
 
-    /// Has the key forget what was first sent before an instant.
+    /// Lets the key forget what was first sent before an instant.
     pub fn forget(&mut self, before_s: i64) -> Result<(), SqlError> {
         self.engine.forget(&self.database, self.wall_ms, before_s)
     }
 
-    /// Tells the object that an attempt crashed it.
+    /// Tells the object that the handler crashed on an attempt.
     #[track_caller]
     pub fn crashed(&mut self, call: &Call) -> Reply {
         let answer = self.ask(call, Engine::crashed);
@@ -282,12 +283,12 @@ impl<H: Handler> World<H> {
         self.checked(answer)
     }
 
-    /// Tells the object again that a suspect is about to run, of which it may not know any more.
+    /// Tells the object again that a suspect is about to run, in case it has forgotten.
     pub fn started(&mut self, call: &Call) {
         self.ask(call, Engine::started);
     }
 
-    /// Whether a call, or an element of a batch, asks for what has an outcome.
+    /// Whether a call, or an element of a batch, is of a request with an outcome.
     pub fn has_outcome(&self, headers: &Headers) -> bool {
         self.engine.has_outcome(&self.database, headers)
     }
@@ -298,13 +299,13 @@ impl<H: Handler> World<H> {
         router::route(&*self.handler, &self.config, gate, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
-    /// Routes a request as a message of a queue; `cancels`: as the cancellation of one.
+    /// Routes a request as a message of a queue. `cancels`: whether it cancels an earlier one.
     pub fn route_own(&self, call: &Call, cancels: bool) -> Route {
         let asker = (Principal::queue(), cancels);
         router::route_own(&*self.handler, asker, call.method(), call.url(), &call.headers(), self.wall_ms)
     }
 
-    /// Ends the object and starts it again.
+    /// Ends the object, and starts it again.
     pub fn restart(&mut self) {
         self.renew();
     }
@@ -325,12 +326,12 @@ impl<H: Handler> World<H> {
         self.wall_ms += ms;
     }
 
-    /// The wall clock, in Unix s.
+    /// The wall clock, in Unix seconds.
     pub fn wall_s(&self) -> i64 {
         self.wall_ms.div_euclid(1000)
     }
 
-    /// One column of the row of an id, as it is committed; `None` if there is no row.
+    /// A column of an id's row, as it is committed; `None` if there is no row.
     pub fn row(&self, id: &str, column: &str) -> Option<Value> {
         let rows = self.database.query(&format!("SELECT {column} FROM semel_records WHERE id = '{id}'"));
         rows.into_iter().next().and_then(|row| row.into_iter().next())
@@ -341,12 +342,12 @@ impl<H: Handler> World<H> {
         self.database.number("SELECT count(*) FROM semel_records")
     }
 
-    /// The fence that is committed, in Unix s.
+    /// The fence that is committed, in Unix seconds.
     pub fn fence_s(&self) -> i64 {
         self.database.number("SELECT fence_s FROM semel_meta")
     }
 
-    /// A fresh engine on a fresh connection.
+    /// Makes a fresh engine on a fresh connection.
     fn renew(&mut self) {
         self.database.reopen();
         self.start_engine();
@@ -376,7 +377,7 @@ impl<H: Handler> World<H> {
             Some(key) => assert_eq!(key, format!("\"{}\"", self.key.encoded())),
             None => assert!(matches!(reply.only("semel-status"), "unavailable" | "key-invalid"), "{reply:?}"),
         }
-        // Where storage failed, the key's clock is not known.
+        // If the storage failed, the key's clock is not known.
         if reply.header("semel-key").is_some() {
             assert!(reply.now_ms() >= self.latest_ms, "the clock went back");
             self.latest_ms = reply.now_ms();
@@ -385,7 +386,7 @@ impl<H: Handler> World<H> {
     }
 }
 
-/// An attempt as its object is handed it, and who asks.
+/// An attempt as the object gets it, and its principal.
 fn asked_of(call: &Call) -> (Request, Principal) {
     let mut request = call.request();
     if call.is_too_large {

@@ -1,15 +1,17 @@
-//! Fills the file of a stopped server's object: `crowd FOLDER WHAT COUNT AT_S` looks for the file in the folder that has most
-//! records, and writes COUNT more like its first, under ids of their own, as of an instant in Unix s. WHAT they are:
+//! Fills the file of a stopped server's object. `crowd FOLDER WHAT COUNT AT_S` takes the file in the folder with the
+//! most records, and writes COUNT more records like its first, under their own ids, as of an instant in Unix seconds.
+//! WHAT is one of:
 //!
-//! - `records`: executed, and not acknowledged
-//! - `tombstones`: each a row of its own, lapsed a minute after that instant
-//! - `packed`: tombstones in chunks of 64, lapsed as soon
+//! - `records`: executed and not acknowledged
+//! - `tombstones`: each in its own row, lapsed a minute after that instant
+//! - `packed`: tombstones in chunks of 64, lapsed at the same time
 //!
-//! It prints a line of JSON: how many bytes the database has for each, and how many of them are the outcome.
+//! It prints a line of JSON: how many bytes each takes in the database, and how many of them are the outcome.
 //!
 //! Invariants:
-//! - Rows are written by the engine's own code, in the order in which random ids come.
-//! - What the layer counts of its rows is not kept up: an object that starts counts them, as after a crash.
+//! - The engine's own code writes the rows, in the order in which random ids come.
+//! - The counts that the layer keeps of its rows are not updated. The object counts its rows when it starts, as after a
+//!   crash.
 
 use rusqlite::Connection;
 use semel_core::id::RequestId;
@@ -25,10 +27,10 @@ use serde_json::json;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// So many packed tombstones share a row, as where a client acknowledges that many at once.
+/// The packed tombstones in a row, as if a client acknowledged so many at once.
 const CHUNK: usize = 64;
 
-/// A file without a server: every statement is in the one transaction that `main` has opened.
+/// The file, without a server. Every statement is in the one transaction that `main` has opened.
 struct File(Connection);
 
 impl Sql for File {
@@ -102,7 +104,7 @@ fn fill(sql: &File, model: &Record, what: &str, count: i64) -> Result<(), String
     }
 }
 
-/// The SQLite file below a folder that has most records.
+/// The SQLite file below a folder with the most records.
 fn fullest(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

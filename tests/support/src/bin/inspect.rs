@@ -1,20 +1,21 @@
-//! Looks through the SQLite files of a stopped server: `inspect FOLDER` prints a JSON object a line for each, with
-//! its `file` and what was `found`:
+//! Looks through the SQLite files of a stopped server. `inspect FOLDER` prints a JSON object in a line for each file,
+//! with its `file` and what was `found`:
 //!
-//! - `integrity`: what `PRAGMA integrity_check` says, `ok` where all is well
-//! - `unacknowledged`: how many records there are that nobody has acknowledged
-//! - `account`: `[balance, entries]` of the ledger; `null` in files that have none
-//! - `kept`: `epoch`, the highest that the key ever gave, and `sessions`: of each how many places and how many outcomes there are
+//! - `integrity`: what `PRAGMA integrity_check` says; `ok` if all is well
+//! - `unacknowledged`: the number of records that nobody has acknowledged
+//! - `account`: `[balance, entries]` of the ledger; `null` in files without a ledger
+//! - `kept`: `epoch` is the highest epoch that the key ever gave; `sessions` has for each session the numbers of places
+//!   and of outcomes
 //!
 //! Invariants:
-//! - A file that can't be read is a line as well, with the error as its integrity; none is left out.
-//! - What a killed server left in a file's log counts: SQLite takes it over when the file is opened.
+//! - No file is left out. A file that can't be read has a line with the error as its integrity.
+//! - What a killed server left in a file's log counts, because SQLite takes it over when the file is opened.
 
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// `semel_records.state` of what has its outcome, was poisoned, or is a suspect. See the engine's schema.
+/// `semel_records.state` of records that have their outcome, were poisoned, or are suspects. See the engine's schema.
 const UNACKNOWLEDGED: &str = "SELECT count(*) FROM semel_records WHERE state IN (1, 2, 4)";
 const ACCOUNT: &str = "SELECT balance, entries FROM account";
 const EPOCH: &str = "SELECT epoch FROM semel_meta";

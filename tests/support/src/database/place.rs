@@ -1,9 +1,9 @@
-//! Where a database is kept: in a folder of its own, or in memory.
+//! Where a database is kept: in its own folder, or in memory.
 //!
 //! Invariants:
-//! - What a connection has not committed is gone once it was left.
-//! - What is looked at is committed. A folder is looked at by a connection of its own, and so also from within a transaction; memory has one
-//!   connection, and nobody looks while that has a transaction open.
+//! - What a connection has not committed is gone once the object has left the connection.
+//! - A test sees only what is committed. A folder is read by another connection, so also during a transaction. Memory
+//!   has only one connection, and nobody reads while it has an open transaction.
 
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
@@ -11,13 +11,13 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many statements of a connection stay prepared.
+/// The statements of a connection that stay prepared at most.
 const STATEMENTS_MAX: usize = 64;
 
 pub enum Place {
-    /// Removed with it.
+    /// The folder, which is removed when this is dropped.
     Folder(PathBuf),
-    /// The connection, as long as nobody has it.
+    /// The connection, unless an object has it.
     Memory(RefCell<Option<Connection>>),
 }
 
@@ -30,7 +30,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// A new folder.
+    /// Makes a new folder.
     pub fn folder() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("semel-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -39,14 +39,14 @@ impl Place {
         Self::Folder(folder)
     }
 
-    /// A place in memory.
+    /// Makes a place in memory.
     pub fn memory() -> Self {
         let connection = Connection::open_in_memory().expect("memory");
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         Self::Memory(RefCell::new(Some(connection)))
     }
 
-    /// Another of the same kind, which is empty.
+    /// Makes another place of the same kind, which is empty.
     pub fn another(&self) -> Self {
         match self {
             Self::Folder(_) => Self::folder(),
@@ -54,7 +54,7 @@ impl Place {
         }
     }
 
-    /// The connection of an object.
+    /// The connection for an object.
     pub fn connect(&self) -> Connection {
         let Self::Memory(connection) = self else {
             let connection = self.open();
@@ -66,7 +66,7 @@ impl Place {
         connection.take().expect("one connection at a time")
     }
 
-    /// An object leaves its connection.
+    /// Takes back the connection from an object.
     pub fn leave(&self, connection: Connection) {
         if let Self::Memory(left) = self {
             if !connection.is_autocommit() {
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Looks at what is committed; `connection` is the object's, where there is one.
+    /// Looks at what is committed. `connection`: the object's, if there is one.
     pub fn look<T>(&self, connection: Option<&Connection>, look: impl FnOnce(&Connection) -> T) -> T {
         let Self::Memory(left) = self else { return look(&self.open()) };
         let left = left.borrow();
@@ -85,7 +85,7 @@ impl Place {
         look(connection)
     }
 
-    /// Puts all that there is elsewhere in the place of all that is here.
+    /// Replaces everything here by everything in `from`.
     pub fn fill(&self, connection: Option<Connection>, from: &Connection) {
         let mut connection = connection.unwrap_or_else(|| self.connect());
         let copied = Backup::new(from, &mut connection).and_then(|backup| backup.step(-1));

@@ -1,4 +1,4 @@
-//! The database does to its callers what it is told to.
+//! Tests that the database does to its callers what it is told to do.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn table_in(database: Database) -> Database {
     database
 }
 
-/// One in a folder, and one in memory.
+/// A database in a folder, and one in memory.
 fn both() -> [Database; 2] {
     [with_table(), table_in(Database::in_memory())]
 }

@@ -1,10 +1,10 @@
-//! Values, as the engine has them and as SQLite does.
+//! Converts values between the engine and SQLite.
 
 use rusqlite::types::{Value as SqliteValue, ValueRef};
 use semel_core::server::Value;
 use semel_core::server::storage::sql::Row;
 
-/// As SQLite takes it.
+/// The value as SQLite takes it.
 pub(super) fn to_sqlite(value: &Value) -> SqliteValue {
     match value.clone() {
         Value::Null => SqliteValue::Null,
@@ -15,7 +15,7 @@ pub(super) fn to_sqlite(value: &Value) -> SqliteValue {
     }
 }
 
-/// As SQLite gives it.
+/// The value that SQLite returned.
 pub(super) fn from_sqlite(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -26,7 +26,7 @@ pub(super) fn from_sqlite(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// How many bytes of texts and blobs a row has.
+/// The bytes of all texts and blobs in a row.
 pub(super) fn bytes_in(row: &Row) -> usize {
     let bytes = |value: &Value| match value {
         Value::Text(text) => text.len(),
