@@ -1,4 +1,4 @@
-// The bound of the ledger's deposits: see bound.js.
+// The bound of the ledger's deposits. bound.js explains what a bound is.
 
 import { boundBy, serveBound } from "./bound.js";
 

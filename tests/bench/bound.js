@@ -1,9 +1,11 @@
-// The bound: what the protocol asks of any server, in plain JavaScript, and nothing else. Where each request has a commit of its own, no engine can save what this
-// takes more than the floor, however fast it is. Where commits are shared, one can do better.
+// The bound: what the protocol demands of any server, in plain JavaScript, and nothing else. If each request has a commit of its own, no engine can
+// save what the bound takes more than the floor, however fast it is. If requests share commits, an engine can do better.
 //
-// It is no server of the protocol: it checks, parses and knows nothing, and a retry fails. It does what none can leave out. The head and the body go to the
-// object, for a wait that ends; effect and record are one transaction, and the record takes the row of the one that is acknowledged; the answer has its headers.
-// Below `/unread` it does not even have the head and the body go anywhere: the Worker passes the request on as it is, for a wait without an end, and the answer back.
+// It is no server of the protocol: it checks, parses and knows nothing, and a retry fails. It does what no server can leave out. Head and body go to
+// the
+// object, and the wait for the answer is limited. Effect and record are one transaction, and the record replaces the row of the one that is
+// acknowledged. The answer has its headers.
+// Below `/unread`, the Worker does not even read head and body: it passes the request on as it is, waits without a limit, and passes the answer back.
 
 import { DurableObject } from "cloudflare:workers";
 import { bodyOf } from "../../worker/bodies.js";
@@ -20,7 +22,7 @@ const PRINT = new Uint8Array(32);
 const DECODER = new TextDecoder();
 const ENCODER = new TextEncoder();
 
-/** An object of a handler, which is given SQL, the path and what the body holds, and gives `{ status, body }`. */
+/** Makes an object class for a handler. The handler gets SQL, the path and the parsed body, and returns `{ status, body }`. */
 export const boundBy = (schema, handle) =>
   class extends DurableObject {
     constructor(ctx, env) {
@@ -48,7 +50,7 @@ export const boundBy = (schema, handle) =>
     }
   };
 
-/** The Worker before the objects of `namespace`. `nameOf` a path is an object's. */
+/** The Worker in front of the objects of `namespace`. `nameOf(path)` is the name of an object. */
 export async function serveBound(request, namespace, nameOf) {
   const { pathname } = pathOf(request.url);
   const object = namespace.get(namespace.idFromName(nameOf(pathname)));

@@ -1,8 +1,8 @@
-// Where the bytes go that a browser loads of the SDK: each part's share of what is sent in brotli, and the table of it.
+// What the bytes of the SDK in a browser are spent on: the share of each part in what is sent compressed with brotli, and the table of it.
 //
 // Invariants:
-// - Every function of the module and every file of the bundle is in one part; one that is in none is an error.
-// - A file in brotli is shared out by what its parts have uncompressed: what one part would cost by itself nobody can tell.
+// - Every function of the module and every file of the bundle belongs to one part. One that belongs to none is an error.
+// - The compressed size of a file is divided in proportion to the uncompressed sizes of its parts. What a part alone would cost can't be told.
 
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,7 +16,10 @@ import { sizesOf } from "./wasm-sizes.mjs";
 const [MODULE, BUNDLE, ENTRY, SERVICE_WORKER] = LOADED;
 const BEGIN = "<!-- bytes -->";
 const END = "<!-- /bytes -->";
-/** Of the core, by the files of `core/src` and `core/src/client`; `host` is the module's own crate, `std` the standard library and the allocator. */
+/**
+ * The parts of the module, by the files of `core/src` and `core/src/client`. `host` is the module's own crate, `std` the standard library and the
+ * allocator.
+ */
 const OF_MODULE = {
   "what is sent, when, and to whom its answer goes": ["machine", "sending", "storing", "in_hand", "numbered", "request", "action", "mod", "path", "waking", "showing"],
   "rows, and what changes do to them": ["row", "codec", "bytes"],
@@ -26,7 +29,7 @@ const OF_MODULE = {
   "Rust's standard library, and the allocator": ["std", "memory"],
   "tables and texts": ["constants"],
 };
-/** By the files of `sdk/js`. */
+/** The parts of the bundle, by the files of `sdk/js`. */
 const OF_BUNDLE = {
   "calls, promises, answers": ["semel.js", "requests.js"],
   "driving the module": ["machine.js", "bytes.js", "lines.js"],
@@ -37,7 +40,7 @@ const OF_BUNDLE = {
   "events and snapshot, pages, tabs": ["view.js", "page.js", "tabs.js"],
 };
 
-/** Measures what is built: resolves to `[file, part, bytes]` of each part, the largest first in each file. */
+/** Measures what is built. Resolves to `[file, part, bytes]` for each part, the largest of each file first. */
 export async function measure() {
   const [module, bundle, entry, serviceWorker] = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));
   const ofPackage = ["package.js", "module.js"];
@@ -49,14 +52,14 @@ export async function measure() {
   ];
 }
 
-/** Shares `total` out among the parts by the sizes of what is in them. */
+/** Divides `total` among the parts, in proportion to the sizes of their files. */
 function shared(file, total, sizes, parts) {
   const known = new Set(Object.values(parts).flat());
   const others = [...sizes.keys()].filter((name) => !known.has(name));
   if (others.length > 0) throw new Error(`${others.join(", ")} of ${file} is in no part: see tests/bench/bytes.mjs`);
   const sum = (names) => names.reduce((all, name) => all + (sizes.get(name) ?? 0), 0);
   const all = sum([...known]);
-  // Rounded so that they add up to the whole.
+  // Rounded so that the parts add up to the total.
   let [upTo, before] = [0, 0];
   const rows = Object.entries(parts).map(([part, names]) => {
     upTo += sum(names);
@@ -68,7 +71,7 @@ function shared(file, total, sizes, parts) {
   return rows.sort(([, , one], [, , other]) => other - one);
 }
 
-/** The bytes of each file in the bundle. */
+/** Resolves to the bytes of each file in the bundle. */
 async function sizesOfBundle() {
   const { metafile } = await build({ entryPoints: [join(ROOT, "sdk/js/package.js")], absWorkingDir: ROOT, bundle: true, minify: true, format: "esm", target: "es2022", metafile: true, write: false });
   const [{ inputs }] = Object.values(metafile.outputs);
@@ -76,8 +79,8 @@ async function sizesOfBundle() {
 }
 
 /**
- * The bytes of the functions of each source file in the module, made as it is but with its names, and with functions of one caller apart: what is written into
- * the one that takes all calls would be nobody's.
+ * Resolves to the bytes of the functions of each source file. The module is built as usual, but with names, and without inlining functions that have
+ * one caller: otherwise their bytes would count for the function that takes all calls.
  */
 async function sizesOfModule() {
   const scratch = await mkdtemp(join(tmpdir(), "semel-bytes-"));
@@ -93,7 +96,7 @@ async function sizesOfModule() {
   }
 }
 
-/** The source file that a function is of, by its mangled name: a path, each step of it after its length, or between dots in what is generic. */
+/** The source file of a function, from its mangled name: a path whose steps each follow their length, or are between dots in generic code. */
 export function sourceOf(name = "") {
   const [, length, rest] = /semel_core(?:6client)?(\d+)(\w*)/.exec(name) ?? [];
   if (rest) return rest.slice(0, Number(length));
@@ -101,7 +104,7 @@ export function sourceOf(name = "") {
   return dotted ?? (name.includes("semel_sdk") ? "host" : "std");
 }
 
-/** The README of the package with the table of these rows. */
+/** Returns the package's README with the table of these rows. */
 export function withTable(readme, rows) {
   const [before, rest] = readme.split(BEGIN);
   const after = rest?.split(END)[1];
@@ -115,7 +118,7 @@ function tableOf(rows) {
   return [["file", "part", "bytes"], ["---", "---", "---:"], ...lines, all].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 }
 
-/** What a table says: the parts, and all of them. */
+/** Reads the table of a README: the parts, and their sum. */
 export function readTable(readme) {
   const table = readme.split(BEGIN)[1].split(END)[0];
   const rows = [...table.matchAll(/^\| (?:`([^`]+)`)? *\| (.+?) \| ([\d,]+) \|$/gm)].map(([, file, part, bytes]) => [file, part, Number(bytes.replaceAll(",", ""))]);

@@ -1,11 +1,14 @@
-// What the SDK adds in Chromium to a request and the store's write, measured in a page.
+// Measures in a page what the SDK adds in Chromium to a request and to the store's write.
 
 import { browse } from "../e2e/browser.mjs";
 import { interleaved, median } from "./rounds.mjs";
 
 export const PAGE = new URL("page", import.meta.url).pathname;
 
-/** Resolves to ms by side: `semel`, `bound`, `fetch`, `store`, `both` one after the other; and `beyond` and `boundBeyond`, which are the first two without the last. */
+/**
+ * Resolves to ms by side: `semel`, `bound`, `fetch`, `store`, and `both` (a write of the store, then a fetch); and `beyond` and `boundBeyond`, which
+ * are `semel` and `bound` minus `both`.
+ */
 export async function inChromium(after, url, { rounds, calls }) {
   const browser = await browse(after, { page: PAGE });
   const tab = await browser.tab();
@@ -14,7 +17,7 @@ export async function inChromium(after, url, { rounds, calls }) {
   const side = (name) => [name, () => tab.evaluate(([one, many]) => window.bench.timed(one, many), [name, calls])];
   const each = await interleaved(Object.fromEntries(["semel", "both", "bound", "fetch", "store"].map(side)), rounds);
   const medians = Object.fromEntries(Object.entries(each).map(([name, all]) => [name, median(all)]));
-  // Of each round: what slows the machine for a while slows all of them.
+  // Subtracted round by round, because whatever slows the machine for a while slows all sides.
   const beyond = (name) => median(each[name].map((ms, round) => ms - each.both[round]));
   return { ...medians, beyond: beyond("semel"), boundBeyond: beyond("bound") };
 }

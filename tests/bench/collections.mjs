@@ -1,14 +1,14 @@
-// What is collected as garbage while a server is loaded with half of its peak: how often, how long all else waits for it, and what of that V8
-// itself does. The rest of a full collection is the runtime's: it lets go of each of its objects that has died.
+// Measures garbage collection while a server has half of its peak load: how often it happens, how long everything else waits for it, and how much of
+// that is V8's own work. The rest of a full collection is the runtime's, which releases each of its objects that has died.
 
 import { deposit, load, warmUp } from "./load.mjs";
 import { paced } from "./paced.mjs";
 
 const PATH = "/accounts/bench/deposit";
 const CONNECTIONS = 64;
-/** In rounds: some full collections fall into it. */
+/** The length of the measurement in rounds: long enough for some full collections. */
 const TIMES = 48;
-/** What V8 tells of its own work in a full collection. */
+/** The parts of V8's own work in a full collection, as V8 reports them. */
 const PHASES = ["prologue", "mark", "weakness_handling", "clear", "evacuate", "sweep", "finish", "epilogue"];
 const KINDS = { mc: "full", s: "young" };
 
@@ -28,7 +28,7 @@ export async function collections(sides, forMs) {
   return lines;
 }
 
-/** What V8 has told while so many requests were answered: a line for each kind. */
+/** Summarises V8's log while `requests` were answered: a line for each kind of collection. */
 export function collected(log, requests) {
   const all = collectionsOf(log);
   return Object.entries(KINDS).map(([kind, name]) => {
@@ -41,7 +41,7 @@ export function collected(log, requests) {
   });
 }
 
-/** Those that V8 has told. A line that another one has come into can't be read, and is left out. */
+/** The collections in V8's log. A line that was mixed with another can't be read, and is left out. */
 export function collectionsOf(log) {
   return [...log.matchAll(/ms: GC: ([{].*[}])$/gm)].flatMap(([, json]) => {
     try {

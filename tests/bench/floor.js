@@ -1,6 +1,6 @@
-// The floor: the ledger's deposit in a plain Durable Object in JavaScript. No id, no record, no engine: a retry deposits again.
+// The floor: the ledger's deposit in a plain Durable Object in JavaScript. It has no id, no record and no engine: a retry deposits again.
 //
-// Invariant: it does what the ledger's handler does, and as anybody would write it. It writes the same row and gives the same answer.
+// Invariant: it does what the ledger's handler does, written as anybody would. It writes the same row and gives the same answer.
 
 import { DurableObject } from "cloudflare:workers";
 

@@ -1,14 +1,14 @@
-// A load on one key by one WebSocket: frames of so many requests, a few of them on their way at a time.
+// Loads one key over one WebSocket: with frames of many requests, a few of them under way at a time.
 
 import { open } from "../e2e/websocket.mjs";
 import { DEADLINE_MS, requestId } from "./load.mjs";
 
-/** While one is answered, the next is on its way. */
+/** Two, so that the next frame is under way while one is answered. */
 const UNDER_WAY = 2;
 
 /**
- * For `forMs`, sends frames of `size` deposits to an account. Each acknowledges those of an answered one; what is left then, frames of one. Resolves
- * to deposits a second.
+ * For `forMs`, sends frames of `size` deposits to an account. Each frame acknowledges the deposits of an answered one; at the end, frames of one deposit
+ * acknowledge the rest. Resolves to deposits a second.
  */
 export async function frames(url, { account, size, forMs }) {
   const { status, socket } = await open(url, `/semel/v1/keys/accounts%2F${account}/socket`);
@@ -43,7 +43,7 @@ export async function frames(url, { account, size, forMs }) {
     else left.push(ids);
   }
   const rate = (done * 1000) / (performance.now() - startedMs);
-  // Else each round would leave as many records, and the next would work among them.
+  // Otherwise each round would leave records, and the next round would work with more of them.
   for (const ids of left) send(1, ids);
   while (sent.length > 0) await answered();
   socket.destroy();

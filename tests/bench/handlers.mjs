@@ -1,4 +1,5 @@
-// Handlers in Rust and TypeScript against the latter in a plain Durable Object, which records nothing; and beside them the bound, read and unread (bound.js).
+// Compares handlers in Rust and TypeScript with the one in TypeScript in a plain Durable Object, which records nothing; and with the bound, read and
+// unread (bound.js).
 
 import { join } from "node:path";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -13,7 +14,7 @@ const SCRIPT = { SEMEL: "Orders", REGISTRY: "SemelRegistry", PLAIN: "PlainOrders
 const RUST = { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" };
 const ORDER = "/shops/bench/orders";
 const DELIVERY = "/shops/bench/deliveries";
-/** More than all rounds take. */
+/** More than all rounds order. */
 const DELIVERED = 1_000_000_000;
 
 export async function handlers({ sides, rounds, forMs }) {
@@ -38,7 +39,7 @@ export async function handlers({ sides, rounds, forMs }) {
   return { rows: [], handlers: table };
 }
 
-/** A side that has enough in stock, and how it is asked for one of it. */
+/** A side that has enough in stock, and the request that orders one. */
 async function stocked(url, beginning = "") {
   const delivered = await fetch(url + beginning + DELIVERY, { method: "POST", headers: { "idempotency-key": `delivery${beginning.replace("/", "-")}` }, body: JSON.stringify({ item: "apple", quantity: DELIVERED }) });
   if (delivered.status !== 201) throw new Error(`the delivery got ${delivered.status}: ${await delivered.text()}`);

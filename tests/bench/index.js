@@ -1,8 +1,8 @@
-// The ledger's Worker, with a count of the rows that its objects write: what Cloudflare bills.
+// The ledger's Worker, which also counts the rows that its objects write, because Cloudflare bills them.
 
 import ledger, { NaiveObject as Naive, SemelObject as Semel } from "./ledger.js";
 
-/** An object's storage that adds up `rowsWritten` of every cursor. The engine can't tell it from the real one. */
+/** Wraps an object's storage, and adds up `rowsWritten` of every cursor. The engine can't tell it from the real storage. */
 function counting(storage, counted) {
   const exec = (...statement) => {
     const cursor = storage.sql.exec(...statement);
@@ -18,7 +18,7 @@ function counting(storage, counted) {
   return { sql, transactionSync: (body) => storage.transactionSync(body) };
 }
 
-/** With how many rows were written since the last answer. */
+/** Adds a header to each answer: how many rows were written since the answer before. */
 const withRows = (Base) =>
   class extends Base {
     #cursors = [];

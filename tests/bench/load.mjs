@@ -1,4 +1,4 @@
-// A load on one server: so many connections, each with one request on its way at a time, for so long or so many of them.
+// Loads one server: over a number of connections, each with one request under way at a time, for a time or a number of requests.
 //
 // Requests are prepared bytes on plain sockets, so that the client's own cost, which both sides of a ratio bear, is small.
 
@@ -7,28 +7,31 @@ import { connect } from "node:net";
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const ANSWER_MS_MAX = 20_000;
-/** V8 compiles what runs, again and better, for some ten thousand requests: the module's functions and those of JavaScript. So long, in rounds, a server is loaded before it is measured. */
+/**
+ * How long a server is loaded before it is measured, in rounds. V8 compiles code again and better for some ten thousand requests: the module's
+ * functions and those of JavaScript.
+ */
 export const WARM_UP_ROUNDS = 30;
 const WARM_UP_CONNECTIONS = 16;
-/** An attempt may be under way for so long: the SDK's timeout. */
+/** How long an attempt may be under way: the SDK's timeout. */
 export const DEADLINE_MS = 10_000;
 
-/** An id as the SDK makes them: a UUID of version 7. */
+/** An id as the SDK makes it: a UUID of version 7. */
 export function requestId() {
   const time = Date.now().toString(16).padStart(12, "0");
   return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }
 
-/** Requests to deposit 1, each under a new id, with the headers that an SDK sends. */
+/** Makes requests that deposit 1, each with a new id, and with the headers that an SDK sends. */
 export const deposit = (path, idOf) => change(path, '{"amount":1}', idOf);
 
-/** The same of any change. */
+/** The same for any change. */
 export const change =
   (path, body, idOf = requestId) =>
   (ack) =>
     attempt(path, body, idOf(), Math.floor(Date.now() / 1000), ack);
 
-/** Attempts at one and the same change: all but the first are replayed. */
+/** Makes attempts at the same change. All but the first are replayed. */
 export function repeated(path, body = '{"amount":1}') {
   const [id, firstSentS] = [requestId(), Math.floor(Date.now() / 1000)];
   return () => attempt(path, body, id, firstSentS);
@@ -42,15 +45,15 @@ function attempt(path, body, id, firstSentS, ack) {
   return { id, bytes: Buffer.from(head + body) };
 }
 
-/** Sends `requests` over `connections`; resolves to requests a second. Each acknowledges the one before it. */
+/** Sends `requests` over `connections`. Each request acknowledges the one before it. Resolves to requests a second. */
 export const throughput = async (url, { connections, requests, next }) => (await load(url, { connections, requests, of: () => next })).rate;
 
-/** Loads a server until what it runs is compiled. `forMs`: of a round. */
+/** Loads a server until its code is compiled. `forMs`: the length of a round. */
 export const warmUp = (url, forMs, next) => load(url, { connections: WARM_UP_CONNECTIONS, forMs: WARM_UP_ROUNDS * forMs, of: () => next });
 
 /**
- * For `forMs`, or until they are `requests`, sends what `of(connection)` makes over each of `connections`. Resolves to requests a second, and
- * how many ms each took, with the instant of its answer.
+ * Sends what `of(connection)` makes over each of `connections`, for `forMs`, or until there were `requests`. Resolves to `rate`, in requests a second,
+ * and to `took`: for each request how many ms it took, and when its answer came.
  */
 export async function load(url, { connections, forMs = Infinity, requests = Infinity, of }) {
   const startedMs = performance.now();
@@ -60,7 +63,7 @@ export async function load(url, { connections, forMs = Infinity, requests = Infi
     const next = of(number);
     const line = await Line.to(url);
     let id;
-    // One at least, however short the time is.
+    // Sends one request at least, however short the time is.
     for (let isFirst = true; left > 0 && (isFirst || performance.now() - startedMs < forMs); isFirst = false) {
       left -= 1;
       const request = next(id);
@@ -76,7 +79,7 @@ export async function load(url, { connections, forMs = Infinity, requests = Infi
   return { rate: (took.length * 1000) / (performance.now() - startedMs), took };
 }
 
-/** A connection, kept alive, with one request on its way at a time. */
+/** A connection that is kept alive, with one request under way at a time. */
 export class Line {
   #socket;
   #received = Buffer.alloc(0);
@@ -103,7 +106,7 @@ export class Line {
     });
   }
 
-  /** Sends a request. Resolves once its answer, which must be a success, is there. */
+  /** Sends a request. Resolves once its answer is complete. The answer must be a success. */
   ask(bytes) {
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };

@@ -1,4 +1,4 @@
-// A run of the benchmark: its parts one after another, and on which machine that was.
+// A run of the benchmark: runs its parts one after another, and records on which machine.
 
 import { existsSync } from "node:fs";
 import { open, rm, statfs } from "node:fs/promises";
@@ -11,16 +11,16 @@ import { median } from "./rounds.mjs";
 import { Sides } from "./sides.mjs";
 import { ROWS } from "./table.mjs";
 
-/** A file system in memory, where there is one. */
+/** A file system in memory, on systems that have it. */
 const MEMORY = "/dev/shm";
 const TMPFS = 0x01021994;
 const FILE_SYSTEMS = { [TMPFS]: "tmpfs", 0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x794c7630: "overlayfs" };
 const WRITES = 100;
 const PAGE_BYTES = 4096;
-/** Calls of the SDK in a page that are timed as one. */
+/** How many calls of the SDK in a page are timed together, for each second of a round. */
 const CALLS_A_SECOND = 30;
 
-/** Runs the parts of these names; `each` runs a step under a name. Resolves to the record of all. */
+/** Runs the parts of these names. `each`: runs a step under a name. Resolves to the record of all. */
 export async function measured(names, { rounds, seconds, records: recordsMax, "sdk-requests": sdkRequests }, each) {
   const settings = { rounds, seconds, sdkRequests, recordsMax };
   const record = { date: new Date().toISOString().slice(0, 10), ...(await machine()), settings, disk: await diskAt(tmpdir()), rows: [], curves: {} };
@@ -67,7 +67,7 @@ async function machine() {
   };
 }
 
-/** What the file system below `folder` is, and how many ms it takes to make a page durable there. */
+/** Resolves to the file system of `folder`, and to how many ms it takes to make a page of 4 KiB durable there. */
 async function diskAt(folder) {
   const { type: number } = await statfs(folder);
   const path = join(folder, `semel-bench-disk-${process.pid}`);

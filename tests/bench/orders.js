@@ -1,4 +1,4 @@
-// The example in TypeScript under Semel, and beside it the same handler in a plain Durable Object, which records nothing, and at the bound (bound.js).
+// The TypeScript example under Semel; the same handler in a plain Durable Object, which records nothing; and the handler at the bound (bound.js).
 
 import { DurableObject } from "cloudflare:workers";
 import served, { Orders, SemelRegistry } from "../../examples/orders-typescript/src/index.ts";
@@ -7,7 +7,7 @@ import { UNREAD, boundBy, serveBound } from "./bound.js";
 const PLAIN = "/plain";
 const BOUND = "/bound";
 
-/** `pathname`: below the name of a side. */
+/** `pathname`: the path with the name of the side in front. */
 const ordered = (sql, pathname, body) => Orders.prototype.handle({ sql }, { method: "POST", segments: pathname.split("/").slice(2), json: () => body });
 const shopOf = (pathname) => pathname.split("/")[3];
 
@@ -32,7 +32,7 @@ export class PlainOrders extends DurableObject {
 export { Orders, SemelRegistry };
 export default {
   fetch(request, env) {
-    // Without an object for the URL: the Worker of the example has none either.
+    // Compared as text, without parsing the URL: the Worker of the example does not parse it either.
     const isOf = (beginning) => request.url.includes(`${beginning}/`);
     if (isOf(BOUND) || isOf(UNREAD)) return serveBound(request, env.BOUND, shopOf);
     if (!isOf(PLAIN)) return served.fetch(request, env);

@@ -1,17 +1,18 @@
-// A load that is not slowed down by whom it loads: so many requests a second, whether or not those before them are answered.
+// A load that the server can't slow down: a fixed number of requests a second, whether or not earlier ones are answered.
 //
 // Invariants:
-// - What a request took is counted from the instant at which it was due. So one that could not be sent in time, since the server or this client
-//   was busy, has waited, and that is in the figures: nothing is left out because others were slow.
-// - Every request that was due is sent and has its answer, or the measurement fails.
+// - How long a request took is counted from the instant at which it was due. If it could not be sent in time because the server or this client was
+//   busy,
+//   that wait is in the figures, too. Nothing is left out because others were slow.
+// - Every request that was due is sent and gets its answer, or the measurement fails.
 
 import { Line } from "./load.mjs";
 
-/** Opened before the first is due: to open one is no part of a request. */
+/** These are opened before the first request is due, because opening is not part of a request. */
 const LINES_AT_FIRST = 64;
-/** Beyond them requests wait for one another. */
+/** With this many connections open, requests wait for one another. */
 const LINES_MAX = 1000;
-/** One that nobody has used for so long is opened anew: the server closes those that are idle for five seconds. */
+/** A connection that was idle for this long is opened anew: the server closes it after five seconds. */
 const IDLE_MS_MAX = 3_000;
 
 /** Sends `rate` requests a second for `forMs`, as `next` makes them. Resolves to how many ms each took, and when it was due. */
@@ -24,7 +25,7 @@ export async function paced(url, { rate, forMs, next }) {
   const flights = new Set();
   const startedMs = performance.now();
 
-  /** Sends all that is due over one line, one after another. */
+  /** Sends everything that is due over one connection, one request after another. */
   const drive = async (mine) => {
     if (mine !== undefined && performance.now() - mine.usedMs > IDLE_MS_MAX) {
       mine.line.close();
@@ -58,7 +59,7 @@ export async function paced(url, { rate, forMs, next }) {
         }
       }
       if (passedMs > forMs) resolve();
-      // A timer would be late by a millisecond.
+      // Not a timer, which would be late by a millisecond.
       else setImmediate(look);
     };
     look();

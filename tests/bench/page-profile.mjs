@@ -1,5 +1,5 @@
-// Where the time of a call of `semel.fetch` goes in a page: a CPU profile of its thread, by V8's own profiler, and one of the same request and one
-// write of the store without the SDK.
+// What the time of a call of `semel.fetch` is spent on in a page: a CPU profile of the page's thread, by V8's profiler; and the profile of the same
+// request and one write of the store without the SDK.
 
 import { browse } from "../e2e/browser.mjs";
 import { PAGE } from "./chromium.mjs";
@@ -31,7 +31,7 @@ export async function pageProfile(after, url, calls) {
   return lines;
 }
 
-/** What the browser does has a name of its own; what is ours goes by whose it is: it has no names in what ships. */
+/** The browser's functions have names. The SDK's have none in what ships, so they are named by whose they are. */
 function nameOf({ functionName, url }) {
   if (url.startsWith("wasm:")) return "the SDK, in Rust";
   if (url.includes("/sdk/")) return "the SDK, in JavaScript";

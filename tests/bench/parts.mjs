@@ -1,7 +1,8 @@
-// The parts of the benchmark: each measures some rows of the table, and all that they are compared with.
+// The parts of the benchmark. Each measures some rows of the table, and what they are compared with.
 //
-// Invariant: a part is a function of `{ sides, rounds, forMs, … }` that resolves to `{ rows, curves, handlers }`, and leaves nothing running that
-// `sides` does not end.
+// Invariant: a part is a function of `{ sides, rounds, forMs, … }`. It resolves to `{ rows, curves, handlers }`, and leaves nothing running that
+// `sides`
+// does not end.
 
 import { randomUUID } from "node:crypto";
 import { buildCrowd } from "../e2e/crowd.mjs";
@@ -24,11 +25,11 @@ const ROWS_OF_FRAMES = [64, 256];
 const RECORDS = [1_000, 10_000, 100_000, 1_000_000];
 const MANY = 64;
 const SOME = 16;
-/** Outcomes are replayed of so many ids. */
+/** How many ids there are whose outcomes are replayed. */
 const RECORDED = 1_000;
 /**
- * Rounds of an open load are few and long, 24 s unless said otherwise: a full collection of garbage holds up all that is under way every five to ten seconds.
- * In short rounds it is luck which of them have one, and so is a median of theirs. Each start has as many.
+ * The rounds of an open load are few and long, 24 s by default. A full garbage collection holds up everything every five to ten seconds: in short rounds,
+ * it would be luck which of them have one, and so would their median. Each start gets equally many rounds.
  */
 const PACED = { rounds: 9, times: 48 };
 const ACCOUNT = "bench";
@@ -37,10 +38,10 @@ const PATH = `/accounts/${ACCOUNT}/deposit`;
 const perSecond = (rate) => `${Math.round(rate).toLocaleString("en-US")}/s`;
 const rates = (made) => ({ value: ratio(made.semel, made.floor), floor: perSecond(median(made.floor)), ours: perSecond(median(made.semel)) });
 
-/** How many deposits a second a server makes of `connections`, on one key or on one for each of them. */
+/** Resolves to how many deposits a second a server makes over `connections`: all on one key, or as `pathOf` says. */
 const closed = ({ url }, connections, forMs, pathOf = () => PATH, idOf = undefined) => load(url, { connections, forMs, of: (number) => deposit(pathOf(number), idOf) });
 
-/** The floor and the ledger on one disk, of each start: their objects live on. */
+/** The floor and the ledger on one disk, for each start. Their objects stay alive. */
 const both = (sides, forMs) =>
   each(async (start) => {
     const servers = { floor: await sides.floor({ state: `floor-${start}` }), semel: await sides.ledger({ state: `ledger-${start}` }) };
@@ -48,7 +49,7 @@ const both = (sides, forMs) =>
     return servers;
   });
 
-/** Deposits over more and more connections, and what they cost the server. */
+/** Measures deposits over more and more connections, and the CPU that they cost the server. */
 async function connections({ servers, rounds, forMs, counts = CONNECTIONS }) {
   const [rows, curve] = [[], []];
   for (const count of counts) {
@@ -68,7 +69,7 @@ async function connections({ servers, rounds, forMs, counts = CONNECTIONS }) {
   return { rows, curves: { connections: curve } };
 }
 
-/** The first round of each warmed it up. */
+/** The first round of each side is left out, because it warmed the server up. */
 function cpuRow(cpu) {
   const [floor, semel] = [cpu.floor.slice(1), cpu.semel.slice(1)];
   const micros = (ms) => `${(median(ms) * 1000).toFixed(0)} µs`;
@@ -82,7 +83,10 @@ async function keys({ servers, rounds, forMs }) {
   return { rows: [judged("keys-64", rates(await interleaved({ floor: side("floor"), semel: side("semel") }, rounds)))] };
 }
 
-/** What no engine can save where each request has a commit of its own: the bound, of the floor, as it is and unread (bound.js), and Semel in the same rounds. */
+/**
+ * Measures what no engine can save if each request has a commit of its own: the bound relative to the floor, read and unread (bound.js), and Semel in
+ * the same rounds.
+ */
 async function bound({ sides, servers, rounds, forMs }) {
   const beginningOf = (name) => (name === "unread" ? "/unread" : "");
   const starts = await each(async (start) => {
@@ -99,7 +103,7 @@ async function bound({ sides, servers, rounds, forMs }) {
   return { rows: [], bound: found };
 }
 
-/** What is many times as fast, beside the floor at 64 connections. */
+/** Measures what is many times as fast as the floor with 64 connections. */
 async function many({ servers, rounds, forMs }) {
   const framed = ({ url }, size, ms) => frames(url, { account: `${ACCOUNT}-socket`, size, forMs: ms });
   const starts = await each(async (start) => {
@@ -130,7 +134,7 @@ async function many({ servers, rounds, forMs }) {
   return { rows: [row("replay", "replay"), ...ROWS_OF_FRAMES.map((size) => row(`socket-${size}`, size))], curves: { frames: curve } };
 }
 
-/** The SDK in Node, beside the same floor. Its calls are those of all rounds together. */
+/** Measures the SDK in Node, against the same floor. `sdkRequests`: the calls of all rounds together. */
 async function sdk({ servers, rounds, forMs, sdkRequests }) {
   const calls = Math.ceil(sdkRequests / rounds);
   const loop = ({ semel }) => sessionLoop(semel.url, `${ACCOUNT}-sdk`, calls);
@@ -139,7 +143,9 @@ async function sdk({ servers, rounds, forMs, sdkRequests }) {
   return { rows: [judged("node-sdk", rates(await interleaved(sides, rounds, { isWarm: true })))] };
 }
 
-/** Deposits at keys that have few and very many records, each on a server of its own; of the latter a second one, under ids at random all over. */
+/**
+ * Measures deposits at keys with few and with very many records, each on a server of its own. With the most records, a second server gets random ids.
+ */
 async function records({ sides, rounds, forMs, recordsMax }) {
   const crowd = await buildCrowd();
   const counts = RECORDS.filter((count, index) => index === 0 || count <= recordsMax);
@@ -161,7 +167,7 @@ async function records({ sides, rounds, forMs, recordsMax }) {
   return { rows: [judged("records", figures)], curves: { records: counts.map((count) => ({ at: count, semel: median(made[count]) })) } };
 }
 
-/** How long requests take where each server has half of what it can do; and Semel's where it has what the floor has. */
+/** Measures how long requests take while each server has half of its peak load; and Semel's, too, while it has the floor's load. */
 async function latency({ servers, rounds, forMs }) {
   const reached = (name) => async (round) => (await closed(ofRound(servers, round)[name], MANY, forMs)).rate;
   const peak = await interleaved({ floor: reached("floor"), semel: reached("semel") }, rounds);
@@ -190,13 +196,13 @@ async function written({ after }) {
   return { rows: [judged("rows-plain", { value: plain }), judged("rows-session", { value: session, ours: `in batches of 64: ${batched.toFixed(2)}` })] };
 }
 
-/** The rows that tell most of the disk, where it is free. */
+/** Measures the rows that depend most on the disk, with a disk that costs nothing. */
 async function memory({ servers, rounds, forMs }) {
   const { rows } = await connections({ servers, rounds, forMs, counts: ROWS_OF_CONNECTIONS });
   return { rows: [], inMemory: [...rows, ...(await keys({ servers, rounds, forMs })).rows] };
 }
 
-/** In the order in which they run. What `starts` has both servers of each start; `inMemory` has them on a disk in memory. */
+/** The parts in the order in which they run. `starts` makes both servers for each start; with `isInMemory`, their disk is in memory. */
 export const PARTS = {
   connections: { measure: connections, starts: both },
   keys: { measure: keys, starts: both },

@@ -1,7 +1,7 @@
-// Where the time of a request goes: a CPU profile of workerd under load, by V8's own profiler, of the floor, the bound and the ledger.
+// What the time of a request is spent on: CPU profiles of workerd under load, by V8's profiler, for the floor, the bound and the ledger.
 //
-// The loads are those whose rows the document explains: each request by itself on one key and on many, and requests that share commits.
-// What is in a profile is what runs on the thread with the JavaScript. The wait for the disk is "(program)", as all that is not V8's.
+// The loads are those whose rows the document explains: each request on its own, on one key and on many, and requests that share commits.
+// A profile shows what runs on the JavaScript thread. The wait for the disk is "(program)", like everything that is not V8's.
 
 import playwright from "playwright-core/lib/utilsBundle";
 import { deposit, load, warmUp } from "./load.mjs";
@@ -27,7 +27,7 @@ export async function profiles(sides, forMs) {
     await warmUp(url, forMs, deposit(PATH));
     for (const { work, connections, pathOf } of LOADS) {
       const loaded = (times) => load(url, { connections, forMs: times * forMs, of: (number) => deposit(pathOf(number)) });
-      // Objects are made and connections opened before, not as part of it.
+      // Makes objects and opens connections first, so that this is not measured.
       await loaded(1);
       const { rows, took } = await profiled(inspector, () => loaded(TIMES));
       const busy = rows.filter(([what]) => !what.startsWith(IDLE)).reduce((sum, [, us]) => sum + us, 0);
@@ -38,7 +38,7 @@ export async function profiles(sides, forMs) {
   return lines;
 }
 
-/** The µs by function while `work` runs, the most first, and what it took. */
+/** Resolves to the µs of each function while `work` runs, the most first, and to what `work` resolved to. */
 async function profiled(inspector, work) {
   const [{ webSocketDebuggerUrl }] = await (await fetch(`${inspector}/json`)).json();
   const socket = new WebSocket(webSocketDebuggerUrl);
@@ -66,7 +66,7 @@ async function profiled(inspector, work) {
   return { took, rows: usBy(profile, nameOf) };
 }
 
-/** The µs of a profile by the name that `nameOf` gives to a place in the code, the most first. */
+/** The µs of a profile by the name that `nameOf` gives each place in the code, the most first. */
 export function usBy({ nodes, samples, timeDeltas }, nameOf) {
   const named = new Map(nodes.map(({ id, callFrame }) => [id, nameOf(callFrame)]));
   const us = new Map();
@@ -74,7 +74,7 @@ export function usBy({ nodes, samples, timeDeltas }, nameOf) {
   return [...us].sort(([, one], [, other]) => other - one);
 }
 
-/** All of the module is one: its functions have no names in what ships. */
+/** The whole module has one name: its functions have none in what ships. */
 function nameOf({ functionName, url }) {
   if (url.startsWith("wasm:")) return "the module, in Rust";
   return `${functionName || "(anonymous)"} ${url.split("/").at(-1)}`.trim();

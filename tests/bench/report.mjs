@@ -1,6 +1,6 @@
-// What was measured, as tables; and its part of docs/performance.md with the plots.
+// Shows what was measured: as tables, and as the measured part of docs/performance.md with its plots.
 //
-// Invariant: of the document only what is between the marks is written. What is said about it is people's.
+// Invariant: of the document, only what is between the marks is written. People write the text about it.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const DOCUMENT = join(ROOT, "docs/performance.md");
 const RECORD = join(ROOT, "docs/performance.json");
 const MEASURED = /<!-- measured -->\n[\s\S]*<!-- \/measured -->/;
 
-/** The plots: of which curve, and the text for who can't see it. */
+/** The plots by curve, and the text of each for readers who can't see it. */
 export const PLOTS = {
   connections: "Deposits a second over connections, 1 to 256, of Semel and of the floor.",
   frames: "Deposits a second by one socket over requests a frame, 1 to 256, and those of the floor by 64 connections.",
@@ -19,7 +19,7 @@ export const PLOTS = {
 };
 export const plotOf = (name) => `docs/images/performance-${name}.svg`;
 
-/** All tables of a record. */
+/** Returns all tables of a record. */
 export function tables({ rows, inMemory, bound, handlers }) {
   const parts = [];
   if (rows.length > 0) parts.push(markdownOf(rows).join("\n"));
@@ -41,7 +41,7 @@ function ordersOf(handlers) {
   return ["| connections | TypeScript | Rust | bound | bound, unread | plain |", "|---:|---:|---:|---:|---:|---:|", ...lines];
 }
 
-/** What is between the marks of the document. */
+/** Returns what is between the marks of the document. */
 export function measuredOf(record) {
   const { date, machine, versions, settings, disk } = record;
   const on = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGiB} GiB, ${machine.system}. workerd ${versions.workerd}, Node ${versions.node}, rustc ${versions.rustc}`;

@@ -1,9 +1,12 @@
-// Rounds of several sides in turn, and what is made of their figures.
+// Runs several sides in turn, round by round, and evaluates their figures.
 //
-// Invariant: all sides run round by round, each beside what it is compared with, and what counts is the ratio within a round: machines are
-// noisy, and noise that hits all sides leaves it alone.
+// Invariant: each side runs next to what it is compared with, and what counts is the ratio within a round. Machines are noisy, but noise that hits all
+// sides does not change the ratio.
 
-/** Runs each of `sides`, functions by name of which round it is, `rounds` times in turn, and before that once unless all are warm. Resolves to what each made of each round. */
+/**
+ * Runs each of `sides` `rounds` times, in turn, with the number of the round; and once before that, unless all are warm. Resolves to what each side made
+ * of each round.
+ */
 export async function interleaved(sides, rounds, { isWarm = false } = {}) {
   const names = Object.keys(sides);
   const made = Object.fromEntries(names.map((name) => [name, []]));
@@ -17,10 +20,10 @@ export async function interleaved(sides, rounds, { isWarm = false } = {}) {
 
 export const median = (numbers) => quantile(numbers, 0.5);
 
-/** The number that a share of all is at most. */
+/** The quantile: the given share of all numbers is at most this number. */
 export function quantile(numbers, share) {
   return numbers.toSorted((one, other) => one - other)[Math.min(numbers.length - 1, Math.floor(numbers.length * share))];
 }
 
-/** The median of what each round's number is to the other's. */
+/** The median of the ratios of both sides' numbers, round by round. */
 export const ratio = (numbers, others) => median(numbers.map((number, round) => number / others[round]));

@@ -1,4 +1,4 @@
-// The rows that Semel writes of a request from its execution until nothing of it is left, without the handler's own.
+// Counts the rows that Semel writes for a request, from its execution until nothing of it is left. The handler's own rows are not counted.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,10 +9,10 @@ import { Counted, countingWorker, leaving } from "./rows.mjs";
 
 const MANY = 256;
 const BATCH = 64;
-/** The account's row is written once a commit. */
+/** The handler writes the account's row once in each commit. */
 const ROWS_OF_HANDLER = 1;
 
-/** Resolves to the rows of a request `plain`, in a `session` by itself, and in one `batched` with others. `after` is called with what ends all. */
+/** Resolves to the rows of a request that is `plain`, alone in a `session`, and `batched` with others. `after` is called with what ends everything. */
 export async function rowsWritten(after) {
   const scratch = await mkdtemp(join(tmpdir(), "semel-rows-"));
   after(() => rm(scratch, { recursive: true, force: true }));
@@ -24,7 +24,7 @@ export async function rowsWritten(after) {
     aheadMs += ms;
     await forward(server, ms);
   };
-  /** Of the requests that `send` sends, so many a commit, to an account that has its tables. */
+  /** The rows of each request that `send` sends, `together` in each commit, to an account whose tables exist. */
   const life = async (account, send, together = 1) => {
     const client = new Counted(server.url, account);
     await client.change(now(), false);

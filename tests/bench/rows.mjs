@@ -1,20 +1,20 @@
-// Rows written, which Cloudflare bills: counted by the runtime, in the objects of the ledger as it ships.
+// Counts the rows written, which Cloudflare bills. The runtime counts them, in the objects of the ledger as it ships.
 
 import { copyFile, cp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 
-/** An attempt may be under way for so long: the SDK's interval and timeout, roughly. */
+/** How long an attempt may be under way: roughly the SDK's interval and timeout. */
 const DEADLINE_MS = 10_000;
 const SESSION = "rows";
 const MINUTE_MS = 60_000;
-/** Past every deadline and the time that tombstones stay after it. */
+/** After this time, every deadline is over, and so is the time for which tombstones stay after it. */
 const LAPSED_MS = 5 * MINUTE_MS;
-/** Each sweep is over, or a page further. */
+/** After this pause, a sweep is done or has got a page further. */
 const PAUSE_MS = 15_000;
 
-/** The rows that a client's account writes until nothing more leaves of what was there. `pass` sets the clock forward. */
+/** Resolves to the rows that a client's account writes until nothing more of it leaves. `pass` sets the clock forward. */
 export async function leaving(client, pass) {
   let rows = 0;
   await pass(LAPSED_MS);
@@ -27,7 +27,7 @@ export async function leaving(client, pass) {
   return rows;
 }
 
-/** Makes the ledger with its storage counted in `folder`, and resolves to that. */
+/** Makes a ledger that counts the rows of its storage, in `folder`. Resolves to `folder`. */
 export async function countingWorker(folder) {
   await rm(folder, { recursive: true, force: true });
   await cp(workerFolder("ledger"), folder, { recursive: true });
@@ -36,7 +36,7 @@ export async function countingWorker(folder) {
   return folder;
 }
 
-/** A client of one account that counts the rows that its requests write, those of the ledger among them. */
+/** A client of one account that counts the rows that its requests write, including the ledger's own. */
 export class Counted {
   #url;
   #account;
@@ -47,7 +47,7 @@ export class Counted {
     this.#account = account;
   }
 
-  /** A change under a new id, with the headers of the SDK. With `isAcknowledging`, the one before it is acknowledged. */
+  /** Sends a change with a new id and the headers of the SDK. With `isAcknowledging`, it acknowledges the change before. */
   change(nowMs, isAcknowledging) {
     const ack = isAcknowledging && this.#sent > 0 ? { "semel-ack": `"${this.#sent}";until=${nowMs + DEADLINE_MS}` } : {};
     this.#sent += 1;
@@ -55,13 +55,13 @@ export class Counted {
     return this.#rows("POST", `/accounts/${this.#account}/deposit`, { "idempotency-key": String(this.#sent), ...times, ...ack }, '{"amount":1}');
   }
 
-  /** The last change once more. */
+  /** Sends the last change once more. */
   again(nowMs) {
     const times = { "semel-first-sent": `@${Math.floor(nowMs / 1000)}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
     return this.#rows("POST", `/accounts/${this.#account}/deposit`, { "idempotency-key": String(this.#sent), ...times }, '{"amount":1}');
   }
 
-  /** Acknowledges the last change by itself. */
+  /** Acknowledges the last change, in a request of its own. */
   acknowledge(nowMs) {
     const body = JSON.stringify({ ids: [{ id: String(this.#sent), until: nowMs + DEADLINE_MS }] });
     return this.#rows("POST", `/semel/v1/keys/accounts%2F${this.#account}/acks`, {}, body);
@@ -71,7 +71,7 @@ export class Counted {
     return this.#rows("GET", `/accounts/${this.#account}`, {});
   }
 
-  /** Begins a session, in which `numbered` and `batch` are. */
+  /** Begins a session, for `numbered` and `batch`. */
   async takeOver(nowMs) {
     const body = JSON.stringify({ name: SESSION });
     const times = { "semel-first-sent": `@${Math.floor(nowMs / 1000)}`, "semel-deadline": String(nowMs + DEADLINE_MS) };
@@ -79,7 +79,7 @@ export class Counted {
     this.#sent = 0;
   }
 
-  /** The next change of the session, which acknowledges all before it. */
+  /** Sends the session's next change, which acknowledges all changes before it. */
   numbered(nowMs) {
     this.#sent += 1;
     const ack = this.#sent > 1 ? `;ack=${this.#sent - 1}` : "";
@@ -87,12 +87,12 @@ export class Counted {
     return this.#rows("POST", `/accounts/${this.#account}/deposit`, headers, '{"amount":1}');
   }
 
-  /** So many changes of the session at once. */
+  /** Sends `size` changes of the session at once. */
   batch(nowMs, size) {
     const ack = this.#sent > 0 ? { ack: this.#sent } : {};
     const requests = Array.from({ length: size }, (_, at) => ({
       session: { name: SESSION, epoch: 1, seq: this.#sent + at + 1, ...ack },
-      // As the SDK says it: of one that does not, a young object would take it that it may have ended the one before, and run it by itself.
+      // Sent as the SDK does. Without it, a young object would have to assume that the request may have ended the object before, and run it alone.
       firstSent: Math.floor(nowMs / 1000),
       deadline: nowMs + DEADLINE_MS,
       method: "POST",

@@ -1,11 +1,11 @@
-// The SDK in Node: `session.fetch` in a loop.
+// Loads a server with the SDK in Node: `session.fetch` in a loop.
 
 import { randomUUID } from "node:crypto";
 
-/** So many calls wait at a time: twice as many as may be under way. The SDK takes a thousand, and each then costs it more. */
+/** How many calls wait at a time: twice as many as may be under way. The SDK takes a thousand, but each then costs it more. */
 const CALLERS = 128;
 
-/** Deposits 1 so many times. Resolves to deposits a second. */
+/** Deposits 1, `requests` times. Resolves to deposits a second. */
 export async function sessionLoop(url, account, requests) {
   const { Semel } = await import("../../sdk/npm/node.js");
   const semel = await Semel.open({ url, durability: "memory" });

@@ -1,10 +1,10 @@
-// The table of what is measured: what must be, what is aimed at, and how a figure stands to both.
+// The table of the benchmark: what each row must reach, what it aims at, and how a figure compares to both.
 
 const MORE = "more";
 const LESS = "less";
 const ROW = (id, work, must, goal, better = MORE, unit = "times") => ({ id, work, must, goal, better, unit });
 
-/** Each is a ratio to the floor unless its unit is another. */
+/** Each value is a ratio to the floor, unless it has another unit. */
 export const ROWS = [
   ROW("connections-1", "1 connection, one after another", 0.85, 1),
   ROW("connections-16", "16 connections", 1.2, 1.6),
@@ -22,10 +22,10 @@ export const ROWS = [
   ROW("browser-sdk", "SDK in Chromium: time in `semel.fetch` beyond `fetch` and the store's own write", 0.3, 0.1, LESS, "ms"),
 ];
 
-/** As exact as the bounds are. */
+/** Values are rounded to the precision of the bounds. */
 const DIGITS = { times: 2, rows: 1, ms: 2 };
 
-/** Of a row what is measured: `value`, and `floor` and `ours`, from which it is, as texts. */
+/** Judges what was measured for a row. `value`: the result; `floor` and `ours`: texts that say what it was computed from. */
 export function judged(id, { value: exact, ...figures }) {
   const row = ROWS.find((each) => each.id === id);
   const value = Number(exact.toFixed(DIGITS[row.unit]));
@@ -33,7 +33,7 @@ export function judged(id, { value: exact, ...figures }) {
   return { ...row, value, result: reaches(row.goal) ? "goal" : reaches(row.must) ? "met" : "missed", ...figures };
 }
 
-/** The table as lines of Markdown. */
+/** Returns the table as lines of Markdown. */
 export function markdownOf(rows) {
   const lines = rows.map(({ work, must, goal, value, unit, result, floor, ours }) => {
     const shown = (number) => (unit === "ms" ? `${number} ms` : String(number));

@@ -1,10 +1,10 @@
-// How large the functions of a wasm module are, by name: from its binary form (https://webassembly.github.io/spec/core/binary/modules.html).
+// The sizes of a wasm module's functions by name, read from its binary form (https://webassembly.github.io/spec/core/binary/modules.html).
 
 const [CUSTOM, IMPORT, CODE] = [0, 2, 10];
 const FUNCTION_NAMES = 1;
 const HEADER_BYTES = 8;
 
-/** `functions`: `[name, bytes]` of each, the name undefined where there is none; `others`: the bytes of what is neither a function nor a name. */
+/** `functions`: `[name, bytes]` of each; the name is undefined if there is none. `others`: the bytes that are neither functions nor names. */
 export function sizesOf(binary) {
   let at = HEADER_BYTES;
   const bodies = [];

@@ -1,6 +1,6 @@
-// The servers of a comparison. Each counts what it has executed of every order.
+// The servers of a comparison. Each counts how often it has executed every order.
 //
-// Invariant: a server does what its library's documents ask of it, and no more: the plain one executes every request.
+// Invariant: a server does what the library's documentation asks of it, and no more. The plain server executes every request.
 
 const json = (status, value) => ({ status, headers: { "content-type": "application/json" }, body: JSON.stringify(value) });
 
@@ -20,7 +20,7 @@ export function plainBackend() {
   };
 }
 
-/** Push and pull as doc.replicache.dev has them, with the "reset" strategy: a mutation runs if its id is the client's next one. */
+/** Push and pull as in doc.replicache.dev, with the "reset" strategy: a mutation runs if its id is the client's next one. */
 export function replicacheBackend() {
   const effects = new Map();
   const groups = new Map();
@@ -53,7 +53,7 @@ export function replicacheBackend() {
   };
 }
 
-/** A Semel worker with the ledger: an order is a deposit to an account of its own, whose entries are counted. */
+/** A Semel worker with the ledger. Each order is a deposit to its own account, whose entries are counted. */
 export function semelBackend(server, orders) {
   return {
     ordersOf: (path) => [Number(/^\/accounts\/order-(\d+)\/deposit$/.exec(path)?.[1])].filter((n) => n > 0),
@@ -70,7 +70,7 @@ export function semelBackend(server, orders) {
   };
 }
 
-/** Without what belongs to one connection. */
+/** The headers without those that belong to one connection. */
 function ownHeaders(headers) {
   const { connection, "keep-alive": alive, "transfer-encoding": encoding, "content-length": length, ...own } = Object.fromEntries(headers);
   return own;

@@ -1,6 +1,6 @@
-// What a browser loads of each library, and how large it is.
+// What a browser loads for each library, and how large that is.
 //
-// Invariant: what is measured is what runs: the adapter with all that it imports, minified for production, each file by itself.
+// Invariant: what is measured is what runs: the adapter with everything that it imports, minified for production, each file on its own.
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ const PAGE = `<!doctype html>
 <script type="module" src="/page.js"></script>
 `;
 
-/** The files that a browser loads of a library, by path: `{ type, content }`. */
+/** Resolves to the files that a browser loads for a library, by path: `{ type, content }`. */
 export async function filesOf({ id, adapter, worker }) {
   const files = { "/adapter.js": script(await bundled(adapter)) };
   if (worker) files["/worker.js"] = script(await bundled(worker));
@@ -31,7 +31,7 @@ export async function filesOf({ id, adapter, worker }) {
   return files;
 }
 
-/** The same, with the page around it. */
+/** Resolves to the same files, with the page around them. */
 export async function siteOf(files) {
   return { ...files, "/": { type: "text/html; charset=utf-8", content: PAGE }, "/page.js": script(await readFile(join(COMPARE, "page.js"))) };
 }

@@ -1,4 +1,4 @@
-// A whole comparison: every library in turn, and the record of it.
+// Runs a whole comparison: every library in turn. Makes the record of it.
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import { DOUBLE_CLICKED, ORDERS, scripted } from "./orders.mjs";
 import { runLibrary } from "./run.mjs";
 import { tallyOf } from "./tally.mjs";
 
-/** Resolves to `{ record, wrong }`. `wrong`: why the record is worth nothing, as sentences. `each`: runs one library's work, and shows it. */
+/** Resolves to `{ record, wrong }`. `wrong`: sentences that say why the record is worthless. `each`: runs the work for one library, and reports it. */
 export async function compare({ chromium, each }) {
   const cleanUps = [];
   const after = (cleanUp) => cleanUps.unshift(cleanUp);

@@ -1,12 +1,11 @@
-// What is compared: for each library its adapter, its packages, and how it is run.
+// The libraries of the comparison: for each its adapter, its packages, and how it is run.
 
 /**
- * - `adapter`: what is bundled, from `adapters/`; `worker`: the same for a service worker
- * - `packages`: those that its documents have one install; their versions are told, and stand in the
- *   name for themselves
- * - `backend`: which server it talks to; without one only its size is measured
+ * - `adapter`: the file in `adapters/` to bundle; `worker`: the same for a service worker
+ * - `packages`: those that the library's documentation installs; their versions are recorded, and replace `{…}` in `name`
+ * - `backend`: the server that it talks to; without one, only its size is measured
  * - `syncTag`: the sync event that the browser would fire again later
- * - `isBatching`: a request may carry several orders; `isControl`: what must do things twice, or nothing was measured
+ * - `isBatching`: a request may carry several orders; `isControl`: it must do things twice, or nothing was measured
  */
 export const LIBRARIES = [
   { id: "fetch", name: "`fetch` in a loop, 3 retries", adapter: "fetch.js", packages: [], backend: "plain", isControl: true },

@@ -1,16 +1,15 @@
-// The origin of one library's page: its files, and the way to its server, with the scripted faults.
+// The origin of one library's page: serves its files, and passes requests to its server, with the scripted faults.
 //
 // Invariants:
-// - Every library meets the same faults: they are HTTP's, and are dealt here.
-// - A request that carries several orders meets the worst of their fates: the first that is a fault.
-// - No connection is used twice: a browser resends by itself on one that it has used before, and would add attempts.
-
+// - Every library meets the same faults: they happen to HTTP requests, and are made here.
+// - A request that carries several orders meets the first of their fates that is a fault.
+// - No connection is used twice. On a connection that it has used before, a browser resends on its own, which would add attempts.
 import { createServer } from "node:http";
 import { fateOf } from "./orders.mjs";
 
 /**
- * Starts an origin. `files`: path to `{ type, content }`; `backend`: has `ordersOf(path, body)`, the orders that a request
- * carries, and `answer(request, body)`, which resolves to `{ status, headers, body }`.
+ * Starts an origin. `files`: `{ type, content }` by path. `backend`: `ordersOf(path, body)` returns the orders that a request carries, and
+ * `answer(request, body)` resolves to `{ status, headers, body }`.
  */
 export async function startOrigin({ files, backend }) {
   const origin = new Origin(files, backend);
@@ -19,13 +18,13 @@ export async function startOrigin({ files, backend }) {
 }
 
 class Origin {
-  /** What was dealt, by fate. */
+  /** How often each fate was dealt. */
   dealt = {};
-  /** How many requests there were that carried orders, and when the last one came. */
+  /** How many requests with orders there were. */
   attempts = 0;
-  /** Nothing of the orders that are to hang comes back. */
+  /** Whether the orders that are to hang get no answer. */
   hangs = false;
-  /** Nothing is answered at all. */
+  /** Whether nothing is answered at all. */
   isDown = false;
   #files;
   #backend;

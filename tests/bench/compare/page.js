@@ -1,4 +1,4 @@
-// The page of every library: orders on demand, and keeps what the application was told of each.
+// The page of every library: makes orders on demand, and keeps what the application was told about each.
 
 import { open } from "./adapter.js";
 

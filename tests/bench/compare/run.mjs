@@ -1,22 +1,22 @@
-// One library in Chromium, through the script of `orders.mjs`.
+// Runs one library in Chromium through the script of `orders.mjs`.
 //
-// Invariant: what a page knew when it went is read before it goes; then the network hangs or is gone, so nothing is told meanwhile.
+// Invariant: what a page was told is read just before the page goes. At that time the network hangs or is gone, so the page can't be told more.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { startOrigin } from "./origin.mjs";
 import { DOUBLE_CLICKED, ORDERS } from "./orders.mjs";
 
-/** Between two clicks: a quick user, and no two in one turn. */
+/** The pause between two clicks: that of a quick user, and never two in one turn. */
 const CLICK_MS = 25;
-/** Before the page goes: more than any of them waits before it writes to its store (a second). */
+/** The pause before a page goes: longer than any of the libraries waits before it writes to its store (a second). */
 const PERSIST_MS = 3_000;
-/** No library of these waits so long between two attempts of an order in this script: then nothing will come any more. */
+/** After this silence nothing will come any more: no library waits this long between two attempts of an order in this script. */
 const QUIET_MS = 8_000;
 const NUDGE_MS = 1_000;
 const POLL_MS = 100;
 const SETTLE_MS_MAX = 180_000;
 
-/** Resolves to `{ words, left, effects, dealt, attempts }`; `left`: what was told of which orders when each page went. */
+/** Resolves to `{ words, left, effects, dealt, attempts }`. `left`: for each departure of a page, which orders had their last word by then. */
 export async function runLibrary({ browser, library, files, backend }) {
   const origin = await startOrigin({ files, backend });
   const user = new User(browser, origin, library);
@@ -99,13 +99,13 @@ class User {
     return this.#tab.evaluate(() => shop.words);
   }
 
-  /** Keeps what the page knew that goes now. */
+  /** Keeps what the page that goes now was told. */
   leave(name, words) {
     this.told.push(...words);
     this.left[name] = lastWords(this.told);
   }
 
-  /** Until every order has its last word, or nothing comes any more. */
+  /** Waits until every order has its last word, or until nothing comes any more. */
   async settle() {
     const sync = this.#library.syncTag && (await this.#syncEvents(this.#library.syncTag));
     const end = Date.now() + SETTLE_MS_MAX;
@@ -131,7 +131,7 @@ class User {
     return this.#tab.waitForFunction(() => window.shop !== undefined);
   }
 
-  /** What the browser does later by itself, minutes apart, done at once: it fires a sync event again that failed. */
+  /** Fires at once a failed sync event, which the browser would fire again on its own minutes later. */
   async #syncEvents(tag) {
     const devtools = await this.#tab.context().newCDPSession(this.#tab);
     const registered = new Promise((resolve) => {
@@ -146,7 +146,7 @@ class User {
   }
 }
 
-/** Which orders are known to have been made, or to have failed. "queued" and "unknown" are no last words. */
+/** Which orders are known to be made or to have failed. "queued" and "unknown" are no last words. */
 export function lastWords(words) {
   return new Map(words.filter(({ word }) => word === "made" || word === "failed").map(({ n, word }) => [n, word]));
 }

@@ -1,11 +1,11 @@
-// The table of the README, from what a run has recorded.
+// The table of the README, made from the record of a run.
 //
-// Invariant: every figure is the record's; nothing is said of what was not measured.
+// Invariant: every figure comes from the record; nothing is said about what was not measured.
 
 const BEGIN = "<!-- compare -->";
 const END = "<!-- /compare -->";
 
-/** The README with the table of this record. */
+/** Returns the README with the table of this record. */
 export function withTable(readme, record) {
   const [before, rest] = readme.split(BEGIN);
   const after = rest?.split(END)[1];
@@ -13,7 +13,7 @@ export function withTable(readme, record) {
   return `${before}${BEGIN}\n${tableOf(record)}\n${END}${after}`;
 }
 
-/** The table, as lines of Markdown. */
+/** Returns the table, as lines of Markdown. */
 export function tableOf({ rows }) {
   const head = ["client", "bytes", "effects", "repeated", "lost", "told wrongly", "no answer", "in flight at a reload", "made offline, then closed"];
   const lines = [head, head.map((_, index) => (index === 0 ? "---" : "---:")), ...rows.map(cells)];
@@ -28,7 +28,7 @@ function cells({ name, versions, bytes, tally }) {
   return [client, size, effects, repeated, lost, toldWrongly, neverTold, survivors(inFlight), survivors(offline)];
 }
 
-/** Of the orders without an answer when the page went. */
+/** What became of the orders that had no answer when the page went. */
 function survivors({ unfinished, made, answered }) {
   return unfinished === 0 ? "failed before" : `${made} of ${unfinished} made, ${answered} answered`;
 }

@@ -1,8 +1,8 @@
-// What came of a run: what the servers have executed against what the application was told.
+// Compares what the servers executed in a run with what the application was told.
 
 import { DOUBLE_CLICKED, ORDERS } from "./orders.mjs";
 
-/** The figures of a run, as `runLibrary` resolves to it. */
+/** Returns the figures of a run, from the result of `runLibrary`. */
 export function tallyOf({ left, effects }) {
   const made = (n) => effects.get(n) ?? 0;
   const told = left.end;

@@ -1,12 +1,15 @@
-// The bound in a browser: what a call that happens once can't do without, by hand, and nothing else.
+// The bound in a browser: what a call that happens exactly once can't do without, written by hand, and nothing else.
 //
-// It is no SDK: it has one call at a time and one row of a fixed length for each, looks at no answer, tries nothing again, and takes up nothing of what was left.
-// It does what none can leave out: before a request leaves, its row is durable, and in the same transaction the row of the call before it, which is looked at first, becomes
-// an acknowledgement, and that of the one before goes; the answer is read to its end, and is a Response.
+// It is no SDK: it handles one call at a time, has one row of a fixed length for each, looks at no answer, retries nothing, and recovers nothing.
+// It does what no SDK can leave out. Before a request leaves, its row is durable. The same transaction looks at the row of the call before, turns it
+// into
+// an acknowledgement, and deletes the acknowledgement before that. The answer is read to its end, and is a Response.
 
 const ROWS = "rows";
 
-/** Opens a database of its own; resolves to a function of `(body, fetched)`, which sends by `fetched(id, ids of what it acknowledges, body)` and resolves to a Response. */
+/**
+ * Opens a database. Resolves to a function of `(body, fetched)`, which sends by `fetched(id, acknowledged ids, body)`, and resolves to a Response.
+ */
 export async function openBound(durability, row) {
   const database = await new Promise((resolve, reject) => {
     const opening = indexedDB.open("bound", 1);

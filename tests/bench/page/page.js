@@ -1,12 +1,13 @@
-// What a call of `semel.fetch` takes in a browser, and beside it what it can't do without: the same request by `fetch`, and one write of the
-// SDK's own store, each by itself and one after the other. The last is what counts: a browser that has just answered a request takes longer for a
-// write than one that does nothing else. And the same call by hand, which tells what is left for an SDK: see bound.js.
+// Measures how long a call of `semel.fetch` takes in a browser, and what it can't do without: the same request by `fetch`, and one write of the SDK's
+// own
+// store, each alone, and one after the other. The last one counts, because a browser that has just answered a request takes longer for a write than an
+// idle one. And the same call by hand, which shows what is left for an SDK: see bound.js.
 //
-// Clocks in pages are coarse, so many calls, one after another, are timed as one.
+// Clocks in pages are coarse, so many calls in a row are timed together.
 
 import { Semel } from "semel";
 import { openBound } from "./bound.js";
-// The module that the SDK is made of, by itself.
+// The SDK's own module of its store, on its own.
 import { indexedDbStore } from "/js/indexeddb.js";
 
 /** As long as the row of a small request. */
@@ -46,7 +47,7 @@ window.bench = {
     };
   },
 
-  /** The ms that one call of a side takes, as a mean of `calls` in a row. */
+  /** Resolves to the ms that one call of a side takes, as a mean over `calls` in a row. */
   async timed(side, calls) {
     const startedMs = performance.now();
     for (let call = 0; call < calls; call += 1) await sides[side]();

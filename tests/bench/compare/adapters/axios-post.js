@@ -1,4 +1,4 @@
-// axios with axios-retry, told to retry a POST that got a 5xx as well.
+// axios with axios-retry, configured to also retry a POST that got a 5xx.
 
 import axios from "axios";
 import axiosRetry, { isRetryableError } from "axios-retry";

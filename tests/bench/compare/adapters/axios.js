@@ -1,4 +1,4 @@
-// axios with axios-retry, as its README begins: three retries, of lost connections, and of a 5xx where the method is idempotent.
+// axios with axios-retry, as at the beginning of its README: three retries, for lost connections, and for a 5xx if the method is idempotent.
 
 import axios from "axios";
 import axiosRetry from "axios-retry";

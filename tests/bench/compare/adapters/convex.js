@@ -1,4 +1,4 @@
-// Convex: a mutation by its client for browsers. Only its size is measured.
+// Convex: a mutation by its browser client. Only its size is measured.
 
 import { ConvexClient } from "convex/browser";
 import { anyApi } from "convex/server";

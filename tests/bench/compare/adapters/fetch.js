@@ -1,4 +1,4 @@
-// `fetch` in a loop: what many write by hand. It is the control: it must do things twice.
+// `fetch` in a loop, as many people write it by hand. This is the control: it must do things twice.
 
 const RETRIES = 3;
 const DELAY_MS = 200;

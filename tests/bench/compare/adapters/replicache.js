@@ -1,4 +1,4 @@
-// Replicache: a mutator changes the local view at once, and a pull tells what the server has made of it.
+// Replicache: a mutator changes the local view at once, and a pull tells what the server made of the mutation.
 
 import { Replicache } from "replicache";
 

@@ -1,4 +1,4 @@
-// TanStack Query with persisted mutations, as its guide has it: paused ones are stored, and resumed when they are restored.
+// TanStack Query with persisted mutations, as its guide shows: paused mutations are stored, and resumed when they are restored.
 
 import { createAsyncStoragePersister } from "@tanstack/query-async-storage-persister";
 import { MutationObserver, QueryClient } from "@tanstack/query-core";

@@ -1,4 +1,4 @@
-// The service worker with Workbox's background sync, as its documents have it, with their plugin that queues a 5xx as well.
+// The service worker with Workbox's background sync, as its documentation shows, with its plugin that also queues a 5xx.
 
 import { BackgroundSyncPlugin } from "workbox-background-sync";
 import { clientsClaim } from "workbox-core";

@@ -1,4 +1,4 @@
-// The page beside Workbox: a request that fails is in the service worker's queue, which tells no page how it ends.
+// The page for Workbox. A failed request goes into the service worker's queue, which tells no page how the request ends.
 
 export async function open(told) {
   const controlled = new Promise((resolve) => (navigator.serviceWorker.oncontrollerchange = resolve));
