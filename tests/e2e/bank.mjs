@@ -1,7 +1,7 @@
 // A bank for a test file: the ledger on workerd, a browser, and tabs with an outbox that sends through a proxy.
 //
-// Amounts of deposits are powers of two where an account has several. So its balance is the set of them, and as there are as
-// many entries as bits, each is in it once.
+// If an account gets several deposits, their amounts are powers of two. So the balance tells which of them were made; and if the account has as many
+// entries as the balance has bits, each was made once.
 
 import assert from "node:assert/strict";
 import { browse } from "./browser.mjs";
@@ -10,11 +10,11 @@ import { serve } from "./server.mjs";
 
 const RETRY_INTERVAL_MS = 50;
 
-/** Starts it. `after` is node:test's; `start`: starts another browser than Chromium as it is; `more`: of the server's options. */
+/** Starts it. `after` is node:test's. `start`: starts a browser, Chromium by default. `more`: further options of the server. */
 export async function startBank(after, { start = browse, ...more } = {}) {
   const server = await serve(after, "ledger", {}, more);
   const browser = await start(after);
-  /** A proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, so its own outbox. */
+  /** Makes a proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, and so its own outbox. */
   const through = async (t, faults = {}) => {
     const proxy = await startLossy({ target: () => server.url, seed: 23, ...faults });
     const tabs = [];
@@ -23,7 +23,7 @@ export async function startBank(after, { start = browse, ...more } = {}) {
       await proxy.close();
     });
     const open = (tab, options = {}) => tab.evaluate((options) => bank.open(options), { url: proxy.url, retryIntervalMs: RETRY_INTERVAL_MS, ...options });
-    /** A tab without an outbox yet. */
+    /** Opens a tab without an outbox. */
     const blank = async () => {
       const opened = await browser.tab();
       tabs.push(opened);
@@ -40,14 +40,14 @@ export async function startBank(after, { start = browse, ...more } = {}) {
 }
 
 let numbers = 1000;
-/** A deposit of a test that makes few of them. */
+/** A deposit of a test that makes only a few. */
 export function small(account, amount) {
   numbers += 1;
   return { n: numbers, account, amount };
 }
 
 export const make = (tab, deposit) => tab.evaluate((deposit) => bank.deposit(deposit), deposit);
-/** Hands a deposit to the SDK and does not wait for its answer. */
+/** Hands a deposit to the SDK without waiting for its answer. */
 export const begin = (tab, deposit) => tab.evaluate((deposit) => void bank.deposit(deposit), deposit);
 export const pending = (tab) => tab.evaluate(() => bank.pending());
 export const recovered = (tab) => tab.evaluate(() => bank.recovered);
@@ -62,7 +62,7 @@ export const unheard = (proxy, deposit) => change(proxy, deposit)?.lostAnswers ?
 /** The answer to the first deposit of an account. */
 export const first = (id, amount) => JSON.stringify({ id, balance: amount, entries: 1 });
 
-/** Each of these deposits, and nothing else, was made once: at the server. */
+/** Checks that the server has made each of these deposits once, and no others. */
 export async function madeOnce(server, deposits) {
   for (const account of new Set(deposits.map(({ account }) => account))) {
     const amounts = deposits.filter((deposit) => deposit.account === account).map(({ amount }) => amount);
@@ -71,7 +71,7 @@ export async function madeOnce(server, deposits) {
   }
 }
 
-/** Nothing of this account was ever executed. */
+/** Checks that nothing was ever executed at this account. */
 export async function neverMade(server, account) {
   assert.deepEqual(await server.account(account), { id: account, balance: 0, entries: 0 });
 }

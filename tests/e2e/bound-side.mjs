@@ -1,22 +1,22 @@
-// A Worker that stands behind Semel, as a service: it makes orders, asked by HTTP or by a call.
+// A Worker behind Semel, bound as a service. It makes orders, over HTTP or by a call.
 //
-// Invariant: it is one module, for workerd takes its file as it is.
+// Invariant: it is one module, because workerd takes its file as it is.
 
 import { WorkerEntrypoint } from "cloudflare:workers";
 
 const bytes = new TextEncoder().encode("bytes");
 const typed = { "content-type": "text/csv" };
 
-/** A response as it comes of an origin that compresses. */
+/** A response as it comes from an origin that compresses. */
 const fetched = (encoding) => new Response("fetched", { status: 201, headers: { "content-encoding": encoding } });
 
-/** `{"made":"brotli"}`, as a service has it that keeps it compressed. */
+/** `{"made":"brotli"}`, as a service has it that stores it compressed. */
 const brotli = Uint8Array.from(atob("CwiAeyJtYWRlIjoiYnJvdGxpIn0D"), (character) => character.charCodeAt(0));
 const compressed = (type) => new Response(brotli, { status: 201, headers: { "content-encoding": "br", ...(type && { "content-type": type }) }, encodeBody: "manual" });
-/** No text, and as it comes of an origin that compresses. */
+/** A body that is no text, as it comes from an origin that compresses. */
 const picture = (type) => new Response(Uint8Array.of(0x89, 0x50), { status: 201, headers: { "content-encoding": "br", "content-type": type } });
 
-/** What a call may give for an answer, or what it is mistaken for, by the last part of the path. */
+/** What a call may return as an answer, by the last part of the path. */
 const GIVEN = {
   response: () => Response.json({ made: 1 }, { status: 201, headers: { "x-mine": "kept" } }),
   headers: () => ({ status: 201, headers: new Headers(typed), body: "a,b" }),
@@ -46,10 +46,10 @@ const NOT_GIVEN = {
   injected: () => ({ status: 201, headers: { "x-one": "1\nx-two:2" } }),
 };
 
-/** How many bodies that never end somebody has ended. */
+/** How many of the endless bodies were cancelled. */
 let ended = 0;
 
-/** What never comes to an end: no answer, and one whose body never ends. */
+/** Answers that never end: one that never comes, and one whose body never ends. */
 const ENDLESS = {
   never: () => new Promise(() => setInterval(() => {}, 1 << 30)),
   half: () => {
@@ -63,7 +63,7 @@ const ENDLESS = {
   },
 };
 
-/** What it was asked, for as long as it runs. */
+/** The requests that came, for as long as the Worker runs. */
 const asked = [];
 
 export default class extends WorkerEntrypoint {
@@ -85,7 +85,7 @@ export default class extends WorkerEntrypoint {
     const [, , how, name] = path.split("/");
     if (how === "gives") return { ...GIVEN, ...NOT_GIVEN, ...ENDLESS }[name]();
     if (path.endsWith("/throws")) throw new Error("told to throw");
-    // As where another version of it comes, which has no such method.
+    // As if another version of this Worker had been deployed that has no such method.
     if (path.endsWith("/renamed")) delete Object.getPrototypeOf(this).order;
     return { status: 201, headers: { "content-type": "application/json" }, body: JSON.stringify({ made: asked.length }) };
   }

@@ -1,7 +1,6 @@
-// A real Chromium for a test file, the pages that it opens, and what they tell.
+// A real Chromium for a test file: its pages, and what they tell.
 //
-// Invariants:
-// - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
+// Invariant: the profile is a temporary folder. It survives a `kill -9` of the browser, and nothing is left after the test file.
 
 import { spawn } from "node:child_process";
 import { rm } from "node:fs/promises";
@@ -12,13 +11,13 @@ import { endWithTests } from "./ending.mjs";
 import { stateFolder } from "./folders.mjs";
 import { servePages } from "./pages.mjs";
 
-/** What is not among Playwright's own. As root, and in a container, Chromium starts with these. */
+/** Arguments that Playwright does not set itself. Chromium needs them to start as root and in a container. */
 const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"];
 
 /**
- * Starts Chromium for a test file. `after` is node:test's; `page`: the folder with the test page; `onTold`: is called with what
- * a page tells; `isBare`: as users have it. Else hidden tabs pass for visible ones in focus, so that no timer of a test is slowed
- * down; but such a tab can't be frozen. `isKept`: pages that are left may be kept whole, which needs one that is bare.
+ * Starts Chromium for a test file. `after` is node:test's. `page`: the folder of the test page. `onTold`: called with whatever a page tells.
+ * `isBare`: as users have it. Otherwise hidden tabs count as visible and focused, so that the browser slows down no timer of a test; but such a tab
+ * can't be frozen. `isKept`: the browser may keep a page that was left, to show it again. For that, it must be bare.
  */
 export async function browse(after, { page, onTold, isBare = false, isKept } = {}) {
   const executablePath = process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium;
@@ -28,7 +27,7 @@ export async function browse(after, { page, onTold, isBare = false, isKept } = {
   after(async () => {
     await browser.close();
     await pages.close();
-    // A process that was killed a moment ago may still be writing.
+    // A process that was just killed may still be writing.
     await rm(profile, { recursive: true, force: true, maxRetries: 10 });
   });
   await browser.start();
@@ -38,13 +37,13 @@ export async function browse(after, { page, onTold, isBare = false, isKept } = {
 /** Ends the process of a tab, as a crash does. */
 export async function crash(tab) {
   const crashed = new Promise((resolve) => tab.once("crash", resolve));
-  // It is never loaded.
+  // This page never finishes loading.
   tab.goto("chrome://crash").catch(() => {});
   await crashed;
 }
 
 class Browser {
-  /** Errors that nobody caught, in any page. */
+  /** Uncaught errors of all pages. */
   errors = [];
   /** Errors and warnings on the console, each with its page. */
   complaints = [];
@@ -67,7 +66,7 @@ class Browser {
     return this.#pages.told;
   }
 
-  /** Starts it, again on the same profile. */
+  /** Starts the browser; later again, on the same profile. */
   async start() {
     [this.#context, this.#end] = await this.#launch(this.#executablePath, this.#profile);
     this.#context.on("weberror", (error) => this.errors.push(error.error()));
@@ -76,7 +75,7 @@ class Browser {
     });
   }
 
-  /** Opens a page in a new tab: the test page, unless told otherwise. */
+  /** Opens a page in a new tab: the test page by default. */
   async tab(url = this.#pages.url) {
     const tab = await this.#context.newPage();
     await tab.goto(url);
@@ -87,7 +86,7 @@ class Browser {
     return this.#context.setOffline(offline);
   }
 
-  /** `kill -9` of all its processes. */
+  /** Does `kill -9` to all its processes. */
   async kill() {
     const ended = new Promise((resolve) => this.#context.on("close", resolve));
     const devtools = await this.#context.browser().newBrowserCDPSession();
@@ -97,9 +96,9 @@ class Browser {
     await ended;
   }
 
-  /** What a browser does that runs out of space: throws away all IndexedDB of the profile. It must not run. */
+  /** Deletes all IndexedDB of the profile, as a browser does that runs out of space. Call it while the browser is not running. */
   async evict() {
-    // It fails where there is none: then there is nothing to lose.
+    // It throws if there is none: then the test has nothing to lose.
     await rm(join(this.#profile, "Default", "IndexedDB"), { recursive: true });
   }
 
@@ -108,13 +107,13 @@ class Browser {
   }
 }
 
-/** Starts Chromium with Playwright's settings, and resolves to its context and what ends it. */
+/** Starts Chromium with Playwright's settings. Resolves to its context, and to what ends it. */
 async function launchTame(executablePath, profile) {
   const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: ARGUMENTS });
   return [context, () => context.close()];
 }
 
-/** The same, with Chromium's own settings. */
+/** The same with Chromium's own settings. */
 async function launchBare(executablePath, profile) {
   const all = [...ARGUMENTS, "--headless", "--no-first-run", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
   const child = spawn(executablePath, all, { stdio: ["ignore", "ignore", "pipe"] });
@@ -133,7 +132,7 @@ async function launchBare(executablePath, profile) {
   const browser = await chromium.connectOverCDP(endpoint, { noDefaults: true });
   const end = async () => {
     const devtools = await browser.newBrowserCDPSession().catch(() => undefined);
-    // It ends all its processes, and there may be none any more.
+    // Ends all processes of the browser. They may all be gone already.
     await devtools?.send("Browser.close").catch(() => {});
     await ended;
   };
@@ -144,7 +143,7 @@ function killNow(id) {
   try {
     process.kill(id, "SIGKILL");
   } catch (error) {
-    // Some end by themselves as soon as the first is gone.
+    // Some end on their own as soon as the first one is gone.
     if (error.code !== "ESRCH") throw error;
   }
 }

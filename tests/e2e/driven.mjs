@@ -1,8 +1,8 @@
-// A browser that is driven by the commands of WebDriver, with the members of the Chromium of `browser.mjs` that the scenarios use.
+// A browser that is controlled by WebDriver commands. It has those members of the Chromium in `browser.mjs` that the scenarios use.
 //
 // Invariants:
-// - The profile is a temporary folder: it outlives a `kill -9` of the browser, and nothing outlives the test file.
-// - A session has one current window, so whoever means a window switches to it first, and nobody comes between.
+// - The profile is a temporary folder. It survives a `kill -9` of the browser, and nothing is left after the test file.
+// - A session has one current window. So each operation first switches to its window, and no other operation comes in between.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,8 +11,8 @@ import { until } from "./lossy.mjs";
 import { servePages } from "./pages.mjs";
 
 /**
- * Starts one for a test file. `launch` is given the profile's folder, and resolves to `send(command, parameters)`, which resolves to what a command answers, and
- * to `kill()`, which resolves once all processes are gone.
+ * Starts one for a test file. `launch` gets the folder of the profile. It resolves to `send(command, parameters)`, which resolves to the command's
+ * result, and to `kill()`, which resolves once all processes are gone.
  */
 export async function drive(after, launch) {
   const pages = await servePages();
@@ -41,17 +41,17 @@ class Driven {
     return this.#pages.told;
   }
 
-  /** Starts it, again on the same profile. */
+  /** Starts the browser; later again, on the same profile. */
   async start() {
     const { send, kill } = await this.#launch();
     let last = Promise.resolve();
-    /** What `work` sends is not mixed with what others do. */
+    /** Runs `work` once earlier ones are done, so that its commands don't mix with others. */
     const inTurn = (work) => {
       const own = last.then(() => work(send));
       last = own.catch(() => {});
       return own;
     };
-    // The window that it starts with stays.
+    // The window that the browser starts with stays open.
     const first = await inTurn((send) => send("GetWindowHandle"));
     this.#session = { inTurn, kill, first };
   }
@@ -69,7 +69,7 @@ class Driven {
     return tab;
   }
 
-  /** `kill -9` of all its processes. */
+  /** Does `kill -9` to all its processes. */
   async kill() {
     const { kill } = this.#session;
     this.#session = undefined;
@@ -105,11 +105,11 @@ class Tab {
 
   async goto(url) {
     await this.#within((send) => send("Navigate", { url }));
-    // Of a new window WebKit may take the load of the empty page for that of this one.
+    // In a new window, WebKit may report the load of the empty page instead of this one's.
     await until(() => this.look((url) => location.href === url && document.readyState === "complete", url).catch(() => false), "the page is loaded");
   }
 
-  /** To the page before, which may be shown again as it was. */
+  /** Goes back to the previous page, which may be shown again as it was. */
   back() {
     return this.#within((send) => send("Back"));
   }
@@ -121,7 +121,7 @@ class Tab {
     await until(() => this.look(() => !document.documentElement.dataset.isOld && document.readyState === "complete").catch(() => false), "the page is loaded again");
   }
 
-  /** Puts a page into this one, as its only frame, and resolves to that. It goes with this page. */
+  /** Puts a page into this one, as its only frame. Resolves to the frame, which ends with this page. */
   async frame(url) {
     await this.evaluate((src) => void document.body.append(Object.assign(document.createElement("iframe"), { src })), url);
     const frame = new Tab(this.#session, this.#handle, this.#lives, true);
@@ -129,13 +129,13 @@ class Tab {
     return frame;
   }
 
-  /** What a function returns in the page, or what its promise gives. */
+  /** Resolves to what a function returns in the page, or to what its promise resolves to. */
   async evaluate(work, argument) {
     const source = `Promise.resolve(${JSON.stringify(argument) ?? "undefined"}).then(${work}).then((value) => JSON.stringify({ value }), (error) => JSON.stringify({ error: String(error) }))`;
     return this.#run("const done = arguments[1]; window.eval(arguments[0]).then(done);", source);
   }
 
-  /** The same of a function that needs nothing of the page's but its document: a page whose policy lets nobody evaluate lets the driver do so. */
+  /** The same for a function that needs only the document: the driver can run it even if the page's policy forbids `eval`. */
   look(work, argument = null) {
     return this.#run(`const done = arguments[1]; Promise.resolve(arguments[0]).then(${work}).then((value) => done(JSON.stringify({ value })), (error) => done(JSON.stringify({ error: String(error) })));`, argument);
   }
@@ -146,12 +146,12 @@ class Tab {
     return value;
   }
 
-  /** What it shows, as a PNG in base64. */
+  /** Resolves to a picture of the tab, as a PNG in base64. */
   screenshot() {
     return this.#within((send) => send("TakeScreenshot"));
   }
 
-  /** One whose browser was killed is closed. */
+  /** Closes the tab. A tab whose browser was killed is closed already. */
   async close() {
     if (this.#isClosed || !this.#lives()) return;
     this.#isClosed = true;

@@ -1,13 +1,13 @@
-// What a test file started ends with it, also where the runner ends it for it took too long.
+// Ends what a test file has started together with the file, even if the runner ends the file because it took too long.
 
 let endings;
 
-/** Calls `kill` when this process ends, unless what is returned is called before. */
+/** Calls `kill` when this process ends. The returned function takes that back. */
 export function endWithTests(kill) {
   if (!endings) {
     endings = new Set();
     process.on("exit", () => endings.forEach((end) => end()));
-    // Only so are the listeners for the exit called.
+    // Without this, a signal would end the process without calling the listeners of `exit`.
     for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
   }
   endings.add(kill);

@@ -1,4 +1,4 @@
-// Bad requests, generated from a seed: each is one that must be refused. Bytes as they go over the wire.
+// Generates bad requests from a seed, as the bytes on the wire. Each of them must be refused.
 
 import { randomOf } from "./lossy.mjs";
 
@@ -6,8 +6,8 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const CHANGES = ["POST", "PUT", "PATCH", "DELETE"];
 
 /**
- * A maker of bad requests. `token`: one that is let in; `forged`: some that are not. What is good of a request is drawn from
- * what would be executed at the accounts `a0` to `a49`, were it not for what is bad of it.
+ * Returns a maker of bad requests. `token`: one that is accepted. `forged`: some that are not. The good parts of a request are those of a deposit to
+ * one of the accounts `a0` to `a49`, which would be executed without the bad part.
  */
 export function badRequests({ seed, token, forged }) {
   const next = randomOf(seed);
@@ -26,7 +26,7 @@ export function badRequests({ seed, token, forged }) {
   const changed = (request, line) => ({ ...request, lines: [...request.lines.filter((each) => !each.startsWith(line.slice(0, line.indexOf(":") + 1))), line] });
 
   const kinds = [
-    // Who is not let in.
+    // Requests without access.
     () => ({ ...good(), method: pick(METHODS), lines: [] }),
     () => changed(good(), `Authorization: ${pick(["Bearer", "Basic", "bearer ", "", "Bearer Bearer", junk(8, printable)])} ${junk(60, printable)}`),
     () => changed(good(), `Authorization: Bearer ${pick(forged)}`),
@@ -54,7 +54,7 @@ export function badRequests({ seed, token, forged }) {
     () => ({ ...good(), method: "GET", body: "", path: `${key()}/outcomes/${pick([id(), "%00", "x".repeat(300), "%22%27;--", "caf%C3%A9"])}` }),
     () => ({ ...good(), method: pick(CHANGES), path: `${key()}/${pick(["log", "socket", "sessions/x", "batch", "", "acks/x", "outcomes"])}` }),
     () => ({ ...good(), path: `/semel/v1/keys/${pick(["%00", "%zz", "", "..", "%2e", "x".repeat(600)])}/acks`, body: '{"ids":[]}' }),
-    // Heads that are too large, or no HTTP.
+    // Heads that are too large, or that are not HTTP.
     () => ({ ...good(), lines: [...good().lines, ...Array.from({ length: 101 + below(50) }, (_, n) => `x-${n}: y`)] }),
     () => changed(good(), `x-large: ${"y".repeat(33_000 + below(3000))}`),
     () => ({ ...good(), method: junk(10, printable).replace(/\s/g, "_") }),

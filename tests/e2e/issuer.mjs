@@ -1,10 +1,10 @@
-// An issuer's server, for the tests of keys that come from a URL.
+// The server of a token issuer, for tests of keys that come from a URL.
 
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { jwks } from "./tokens.mjs";
 
-/** An issuer's server: answers with what it is told to, and counts who asks. */
+/** Starts it. It answers with `answer`, which can be replaced, and counts requests as `asked`. */
 export async function issuer(t, answer) {
   const told = { answer, asked: 0 };
   const http = createServer((request, response) => {
@@ -21,5 +21,5 @@ export async function issuer(t, answer) {
   return told;
 }
 
-/** Answers with a set of these keys. */
+/** An answer with a set of these keys. */
 export const gives = (...signers) => (response) => response.end(jwks(...signers));

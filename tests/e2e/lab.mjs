@@ -1,8 +1,8 @@
 // The lab's page in Chromium, for a test file: opened as a visitor does, and read as it is shown.
 //
 // Invariants:
-// - Each visitor is a browser context of its own: an account, a journal and an outbox that nobody else has.
-// - What is read is the page that is drawn, and the server's own accounts and log, asked past the page.
+// - Each visitor has a browser context, and so an account, a journal and an outbox that nobody else has.
+// - Tests read the page as it is drawn, and the server's own accounts and log, which they ask for without the page.
 
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
@@ -10,7 +10,7 @@ import { findBrowser } from "../../scripts/setup/browser.mjs";
 import { until } from "./lossy.mjs";
 
 const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
-/** What the browser itself says of a request that the network or the server failed: the faults of the lab, not of the page. */
+/** What the browser itself says about a request that failed in the network or at the server. These are the lab's faults, not the page's. */
 const OF_THE_NETWORK = /^Failed to load resource: /;
 const STATUSES = { executed: "executed", again: "executed", replayed: "replayed", late: "attempt-expired" };
 
@@ -19,7 +19,7 @@ export async function labs(after, url) {
   const browser = await chromium.launch({ executablePath: process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium, args: ARGUMENTS });
   after(() => browser.close());
   return {
-    /** A visitor with a browser of their own. `options` are a browser context's. */
+    /** Makes a visitor with a browser context. `options`: of the context. */
     async visitor(t, options = {}) {
       const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
       t.after(() => context.close());
@@ -29,7 +29,7 @@ export async function labs(after, url) {
 }
 
 class Visitor {
-  /** What the console of any tab said that is an error or a warning, and what nobody caught. */
+  /** Errors and warnings on the console of any tab, and uncaught errors. */
   complaints = [];
   #context;
   #url;
@@ -50,12 +50,12 @@ class Visitor {
     return tab;
   }
 
-  /** A tab with nothing in it yet. */
+  /** Opens an empty tab. */
   page() {
     return this.#context.newPage();
   }
 
-  /** Has a script run in each page before its own. */
+  /** Makes a script run in each page before the page's own. */
   before(script) {
     return this.#context.addInitScript(script);
   }
@@ -71,7 +71,7 @@ export async function result(tab, clicks, timeoutMs = 60_000) {
   });
 }
 
-/** The account of a visitor, as the server has it: `{ balance, entries, logged }` by lane; `logged` maps attempts to their status. */
+/** Resolves to a visitor's account at the server: `{ balance, entries, logged }` by lane. `logged` maps attempts to their status. */
 export async function accounts(tab, url) {
   const account = await tab.evaluate(() => localStorage["semel lab account"]);
   const read = async (lane) => {
@@ -88,7 +88,7 @@ export async function accounts(tab, url) {
   return { naive: await read("naive"), semel: await read("semel") };
 }
 
-/** What the timeline shows: `{ marks, rows }`. `marks` maps the id of each attempt to `{ lane, fate }`; `rows` has the row of each click. */
+/** Resolves to what the timeline shows. `marks` maps the id of each attempt to `{ lane, fate }`; `rows` has the row of each click. */
 export function timeline(tab) {
   return tab
     .evaluate(() => {
@@ -108,7 +108,10 @@ export function timeline(tab) {
     .then(({ marks, rows }) => ({ marks: new Map(marks), rows, count: marks.length }));
 }
 
-/** Every attempt that is drawn has the fate that the server logged, none that it logged is missing, and the rest never reached it. */
+/**
+ * Checks that every drawn attempt has the fate that the server logged, that every logged attempt is drawn, and that the others never reached the
+ * server.
+ */
 export function assertAgrees({ marks, count }, { naive, semel }) {
   assert.equal(marks.size, count, "no attempt is drawn twice");
   const logged = new Map([...naive.logged, ...semel.logged]);

@@ -1,10 +1,9 @@
 // A proxy between a client and a worker that loses requests and answers.
 //
 // Invariants:
-// - All chance comes from one seed, and every request takes the same number of draws: the faults depend on the order of
-//   arrival and on nothing else.
-// - What is lost is a broken connection to the client. The proxy never sends it again by itself.
-// - No connection is used twice: a browser resends by itself on one that it has used before, and would hide faults.
+// - All randomness comes from one seed, and every request draws equally many numbers. So the faults depend only on the order of arrival.
+// - To lose something is to break the connection to the client. The proxy itself never sends it again.
+// - No connection is used twice. On a connection that it has used before, a browser resends on its own, which would hide faults.
 
 import { setMaxListeners } from "node:events";
 import { createServer, request as send } from "node:http";
@@ -13,13 +12,13 @@ import { setTimeout as delay } from "node:timers/promises";
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]);
 
 /**
- * Starts a proxy to the worker at `target()`, which is asked for every request: a worker that is killed comes back on
- * another port. The other members are the first `settings`:
- * - `loseRequests`, `loseAnswers`, `duplicate`: from 0 to 1. An answer can only be lost of a request that was not
- * - `delayMsMax`: what is forwarded waits up to so long, and so does a duplicate
- * - `spare`: is given a request, and says whether it has no faults
- * - `instead`: is given a request, and may return `{ status, headers, body }` to answer it without the worker
- * - `hold`: is given a request, and may return a promise: what is not lost waits for it on its way to the worker, whole. See `gate`
+ * Starts a proxy to the worker at `target()`, which is called for every request, because a worker that is killed comes back on another port. The other
+ * members are the initial `settings`:
+ * - `loseRequests`, `loseAnswers`, `duplicate`: from 0 to 1. An answer can only be lost if its request was not
+ * - `delayMsMax`: the longest delay of a request, and of a duplicate
+ * - `spare`: gets a request, and returns whether it is spared from faults
+ * - `instead`: gets a request, and may return `{ status, headers, body }` to answer it without the worker
+ * - `hold`: gets a request, and may return a promise. A request that is not lost waits for it before it goes to the worker. See `gate`
  */
 export async function startLossy({ target, seed, ...faults }) {
   const proxy = new Lossy(target, seed, faults);
@@ -31,8 +30,7 @@ class Lossy {
   settings = { loseRequests: 0, loseAnswers: 0, duplicate: 0, delayMsMax: 0, spare: () => false, instead: () => undefined, hold: () => undefined };
   counts = { requests: 0, instead: 0, lostRequests: 0, forwarded: 0, duplicates: 0, unreachable: 0, lostAnswers: 0, answered: 0 };
   /**
-   * What it has seen of each `Idempotency-Key`: `{ method, path, attempts, lostAnswers, outcome }`.
-   * `outcome`: one may have got through.
+   * What the proxy has seen of each `Idempotency-Key`: `{ method, path, attempts, lostAnswers, outcome }`. `outcome`: an answer with it got through.
    */
   changes = new Map();
   #target;
@@ -58,7 +56,7 @@ class Lossy {
     Object.assign(this.settings, { loseRequests: 0, loseAnswers: 0, duplicate: 0, delayMsMax: 0 });
   }
 
-  /** Resolves once nothing of it is on its way any more, duplicates included. */
+  /** Resolves once nothing is on its way any more, duplicates included. */
   async close() {
     this.#closing.abort();
     const closed = new Promise((resolve) => this.#server.close(resolve));
@@ -134,13 +132,13 @@ class Lossy {
     };
   }
 
-  /** What a promise gives; rejects once the proxy is closed. */
+  /** Settles as the promise does; rejects once the proxy is closed. */
   #unlessClosed(promise) {
     const { signal } = this.#closing;
     return Promise.race([promise, new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))]);
   }
 
-  /** Resolves to the whole answer. A client that went away changes nothing: what it sent is on its way. */
+  /** Resolves to the whole answer. If the client goes away, that changes nothing: its request is on its way. */
   async #forward(request, body, delayMs) {
     const { signal } = this.#closing;
     if (delayMs > 0) await delay(delayMs, undefined, { signal });
@@ -161,8 +159,8 @@ class Lossy {
 }
 
 /**
- * A gate that requests wait at, for `hold`: those that `matches`, until it is opened. `held` are those that came, by URL. To be in
- * the network is to be past the client and not yet with the worker: so a test can have a request there for as long as it wants.
+ * A gate for `hold`, at which requests that `matches` wait until it is opened. `held`: the URLs of those that came. A request at the gate is in the
+ * network: past the client, and not yet at the worker. So a test can keep a request there for as long as it likes.
  */
 export function gate(matches) {
   const held = [];
@@ -176,7 +174,7 @@ export function gate(matches) {
   return { held, open, hold };
 }
 
-/** Resolves to what `condition` returns, once that is true. */
+/** Resolves to what `condition` returns, once that is truthy. Rejects after `timeoutMs`. */
 export async function until(condition, what, timeoutMs = 20_000) {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
@@ -187,7 +185,7 @@ export async function until(condition, what, timeoutMs = 20_000) {
   }
 }
 
-/** Resolves once the ledger at `server` has no outcome of these `changes` any more: every one is acknowledged. */
+/** Resolves once the ledger at `server` has no outcome of these `changes` any more, because every one was acknowledged. */
 export async function acknowledged(server, changes) {
   const open = [...changes];
   const statusOf = async ([id, { path }]) => {
@@ -203,7 +201,7 @@ export async function acknowledged(server, changes) {
   });
 }
 
-/** Names and values that may be passed on, without `others`. */
+/** Names and values of headers that may be passed on, without `others`. */
 function onward(rawHeaders, others) {
   const kept = [];
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -219,7 +217,7 @@ async function bodyOf(message) {
   return Buffer.concat(chunks);
 }
 
-/** Mulberry32: numbers from 0 to 1, the same for the same seed. */
+/** Mulberry32: a generator of numbers from 0 to 1 that gives the same ones for the same seed. */
 export function randomOf(seed) {
   let state = seed >>> 0;
   return () => {

@@ -1,12 +1,15 @@
-// The worker's own modules in Node, where time and storage can be the test's: what they import of the runtime and of the wasm module is made up.
+// Runs the worker's own modules in Node, where a test controls time and storage. What they import from the runtime and the wasm module is replaced.
 //
-// Invariant: a module of a crate's stands for the host's of that name, as in a built worker.
+// Invariant: a module of a crate replaces the host's module of the same name, as in a built worker.
 
 import { register } from "node:module";
 
-/** What a test puts there itself: `connect` of the runtime's sockets, `waitUntil`, if it looks at what is waited for, and `glue`, what it calls of the wasm module; `registry`, `engine` and `router` are objects of that, or make one of what it is made of. */
+/**
+ * What a test provides. `connect`: of the runtime's sockets. `waitUntil`: called with what is waited for. `glue`: what the modules call of the wasm
+ * module; its `registry`, `engine` and `router` are objects, or functions that get the constructor's arguments and return one.
+ */
 export const given = (globalThis.given = { connect: undefined, glue: {} });
-/** As the runtime has it: what a property of a service is, where that is a method. */
+/** As the runtime has it: the type of a service's property that is a method. */
 export const RpcStub = (globalThis.RpcStub = class {});
 
 const made = {

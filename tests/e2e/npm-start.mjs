@@ -1,9 +1,9 @@
-// `npm start`, as a person runs it, for a test.
+// Runs `npm start` for a test, as a person does.
 
 import { spawn } from "node:child_process";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 
-/** Runs `npm start` in a process group of its own, which ends after `t`. Resolves once it serves, or once it has ended. */
+/** Runs `npm start` in its own process group, which is killed after `t`. Resolves once it serves, or once it has ended. */
 export async function npmStart(t, env) {
   const child = spawn("npm", ["start"], { cwd: ROOT, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true });
   let output = "";
@@ -19,17 +19,17 @@ export async function npmStart(t, env) {
     child.stderr.on("data", read);
   });
   const killGroup = async () => {
-    // npm may be gone and have left something.
+    // npm may be gone and have left processes.
     if (!isOver) process.kill(-child.pid, "SIGKILL");
     await ended;
   };
   t.after(killGroup);
   const url = await Promise.race([serving, ended.then(() => undefined)]);
-  /** As Ctrl-C does. */
+  /** Does what Ctrl-C does. */
   const interrupt = () => process.kill(-child.pid, "SIGINT");
-  /** Ends `npm` alone: what it has started hears of it from it. */
+  /** Ends `npm` alone. What it has started learns of it from npm. */
   const terminate = () => child.kill("SIGTERM");
-  /** Reads no more of what it prints, as a pager does that is left. */
+  /** Stops reading the output, like a pager that was quit. */
   const leave = () => [child.stdout, child.stderr].forEach((stream) => stream.destroy());
   return { url, ended, leave, killGroup, interrupt, terminate, output: () => output };
 }

@@ -1,15 +1,12 @@
-// An API that stands behind Semel: it makes orders, remembers what came, and goes wrong when told to.
+// An API behind Semel. It makes orders, remembers what came, and fails when told to.
 //
-// Invariant: what it has done is counted on this side, whatever of it was heard.
+// Invariant: what it has done is counted here, whatever was heard of it.
 
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { createServer as createListener } from "node:net";
 
-/**
- * Starts it. `knowsIds`: it makes an order once for each `Idempotency-Key`, and answers a second time as at first.
- * `after` is node:test's.
- */
+/** Starts it. `after` is node:test's. `knowsIds`: it makes an order once for each `Idempotency-Key`, and repeats the first answer. */
 export async function otherSide(after, { knowsIds = false } = {}) {
   const side = new OtherSide(knowsIds);
   await side.listen();
@@ -18,17 +15,17 @@ export async function otherSide(after, { knowsIds = false } = {}) {
 }
 
 class OtherSide {
-  /** Orders by their ref, with how often each was made. */
+  /** How often each order was made, by its ref. */
   made = new Map();
-  /** Each request that arrived whole: `{ method, url, headers, body }`. */
+  /** The requests that arrived complete: `{ method, url, headers, body }`. */
   requests = [];
-  /** Of the next changes, what goes wrong: a function of the answer, its status and its body; called after the effect. */
+  /** What goes wrong with the next changes: for each, a function of the answer, its status and its body, called after the effect. */
   trouble = [];
-  /** Of the next changes, who is given what lets each have its effect. */
+  /** For each of the next changes, a function that gets what lets the change have its effect. */
   heldChanges = [];
-  /** Of the next reads, who is given what lets each be answered. */
+  /** For each of the next reads, a function that gets what lets the read be answered. */
   heldReads = [];
-  /** Called at each connection; where it gives false, nothing is read of it. */
+  /** Called at each connection. If it returns false, nothing is read from the connection. */
   onConnection = () => true;
   #knowsIds;
   #answers = new Map();
@@ -51,7 +48,7 @@ class OtherSide {
 
   async listen() {
     const http = createServer((request, response) => this.#serve(request, response));
-    // Whom HTTP has once had is read, though it is paused at once.
+    // The sockets start paused, because HTTP reads a socket that it has once got, even if that is paused at once.
     this.#server = createListener({ pauseOnConnect: true }, (socket) => {
       this.#sockets.add(socket);
       socket.on("error", () => {}).on("close", () => this.#sockets.delete(socket));
@@ -64,7 +61,7 @@ class OtherSide {
     this.#port = this.#server.address().port;
   }
 
-  /** Nobody listens any more. */
+  /** Stops listening, and ends all connections. */
   async close() {
     if (!this.#server.listening) return;
     const closed = once(this.#server, "close");

@@ -1,8 +1,8 @@
-// The pages that a browser opens, and what they tell.
+// Serves the pages that a browser opens, and receives what they tell.
 //
 // Invariants:
-// - Pages come from a server of their own, so that the worker is of another origin and CORS is in force.
-// - What a page tells is a request that it awaits: what has not arrived here was not told.
+// - Pages have a server of their own, so that the worker is of another origin, and CORS applies.
+// - A page tells by a request that it awaits. So what has not arrived here was not told.
 
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -12,7 +12,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 
 const PAGE = fileURLToPath(new URL("page", import.meta.url));
 const SDK = join(ROOT, "sdk/npm");
-/** What the SDK is made of, for tests of its parts. */
+/** The sources of the SDK, for tests of its parts. */
 const PARTS = join(ROOT, "sdk/js");
 const TYPES = {
   ".html": "text/html; charset=utf-8",
@@ -22,7 +22,10 @@ const TYPES = {
   ".wasm": "application/wasm",
 };
 
-/** Serves the test page, of the folder `page`, and the SDK as it is packed; keeps what is posted to `/tell`, and calls `onTold` with it. `isKept`: the browser may keep a page that is left. */
+/**
+ * Serves the test page from the folder `page`, and the SDK as it is packed. Keeps what is posted to `/tell`, and calls `onTold` with it. `isKept`: the
+ * browser may keep a page that was left.
+ */
 export async function servePages({ page = PAGE, onTold, isKept = false } = {}) {
   const folders = { page, sdk: SDK, js: PARTS };
   const told = [];
@@ -55,7 +58,7 @@ export async function servePages({ page = PAGE, onTold, isKept = false } = {}) {
   };
 }
 
-/** The file of `/page/…`, `/sdk/…` or `/js/…`; undefined outside of their folders. */
+/** The file of `/page/…`, `/sdk/…` or `/js/…`; undefined for other paths. */
 function fileOf(folders, url) {
   const [, name, rest] = /^\/(page|sdk|js)\/([\w./-]+)$/.exec(url) ?? [];
   if (name === undefined) return undefined;

@@ -1,13 +1,13 @@
-// A queue as Cloudflare's delivers: what is not acknowledged comes again, and now and then what is. And the queue for dead letters.
+// A queue that delivers like Cloudflare's: a message that is not acknowledged comes again, and sometimes one that is. And the queue for dead letters.
 
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { deserialize } from "node:v8";
 
-/** What the runtime wants to hear of what it has sent. */
+/** The answer that the runtime expects to a message that it has sent. */
 const SENT = JSON.stringify({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0, oldestMessageTimestamp: 0 } } });
 
-/** A server that keeps the letters. `after` is node:test's. */
+/** Starts a server that keeps the letters. `after` is node:test's. */
 export async function deadLetters(after) {
   const side = { letters: [], fails: 0 };
   const server = createServer(async (request, response) => {
@@ -28,7 +28,7 @@ export async function deadLetters(after) {
   return side;
 }
 
-/** Delivers messages to a consumer once: `acknowledged`, and `again` with the delay of each, by their ids. */
+/** Delivers messages to a consumer once. Resolves to `acknowledged`, the ids, and to `again`, the delay of each by its id. */
 export async function deliver(server, queue, messages) {
   const now = Date.now();
   const body = JSON.stringify({ queue, messages: messages.map((message) => ({ timestamp: now, attempts: 1, ...message })) });

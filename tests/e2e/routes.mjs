@@ -1,6 +1,6 @@
-// The routes of the layer, as its router's source has them: what tests of all routes ask for can't lack the newest.
+// Reads the routes of the layer from the source of its router, so that tests that ask for all routes can't miss a new one.
 //
-// Invariant: what can't be made a request of is an error, never left out.
+// Invariant: a route of which no request can be made is an error. It is never left out.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 const SOURCES = "core/src/server";
 const ARM = /\((Method::\w+(?: \| Method::\w+)*), \[([^\]]*)\]\)/g;
 
-/** What a route takes to have an effect, by its last word, where that is not an empty object. */
+/** The body with which a route has an effect, by its last word, if that is not an empty object. */
 const BODIES = {
   acks: (id) => ({ ids: [id] }),
   cancel: (id) => ({ id }),
@@ -20,13 +20,13 @@ const BODIES = {
   forget: () => ({ before: 1 }),
 };
 const QUERIES = { times: "?from=0&step=1&count=1" };
-/** What stands for each part that is no word. */
+/** What is put in for each part of a route that is no word. */
 const PARTS = { id: (id) => id, _: (id) => id, number: () => "1", lane: () => "1" };
 
-/** `[method, segments]` of each arm of a file's router. */
+/** Resolves to `[method, segments]` for each arm of a file's router. */
 async function armsOf(file) {
   const source = (await readFile(join(ROOT, SOURCES, file), "utf8")).split("\n#[cfg(test)]")[0];
-  // What goes on to another file's router is in that file.
+  // What another file's router handles is found in that file.
   const arms = [...source.matchAll(ARM)].flatMap(([, methods, segments]) => {
     const parts = segments.split(",").map((part) => part.trim()).filter(Boolean);
     return methods.split(" | ").map((method) => [method.slice("Method::".length).toUpperCase(), parts]);
@@ -50,7 +50,7 @@ function requestsOf(arms, prefix, key, id) {
   });
 }
 
-/** `[method, path, body]` of every control request: of a key's users, and of the administrator. */
+/** Resolves to `[method, path, body]` for every control request: those of a key's users, and those of the administrator. */
 export async function controlRoutes() {
   const [control, admin, registry] = await Promise.all(["control/mod.rs", "control/admin.rs", "registry/mod.rs"].map(armsOf));
   const of = (arms, prefix) => (key, id) => requestsOf(arms, prefix.replace("KEY", encodeURIComponent(key)), key, id);

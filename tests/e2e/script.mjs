@@ -1,4 +1,4 @@
-// Workers with JavaScript or TypeScript of one's own, bundled as wrangler does: what is wasm stays a module of its own.
+// Bundles Workers in JavaScript or TypeScript as wrangler does: a wasm module stays a separate module.
 
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,10 +7,12 @@ import { build } from "esbuild";
 import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
 
-/** Where they are: the benchmarks build the one alone, and pack nothing. */
+/** Where the packages are. The benchmarks only build `worker`, and pack nothing. */
 const PACKED = { worker: workerFolder("script"), upstream: join(SDK_PACKAGE, "upstream") };
 
-/** Bundles `entry`, which imports `semel/worker` or, where that is named, `semel/upstream`, and resolves to the folder that it is in. `after` is node:test's. */
+/**
+ * Bundles `entry`, which imports `semel/worker`; with `name`, `semel/upstream`. Resolves to the folder of the bundle. `after` is node:test's.
+ */
 export async function scriptWorker(after, entry, name = "worker") {
   const folder = await mkdtemp(join(tmpdir(), "semel-script-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -18,7 +20,7 @@ export async function scriptWorker(after, entry, name = "worker") {
   return folder;
 }
 
-/** The same, into a folder that is there. */
+/** The same, into an existing folder. */
 export async function bundled(entry, folder, name = "worker") {
   const packed = PACKED[name];
   await build({

@@ -1,6 +1,6 @@
 // A real workerd for a test file, and requests to it.
 //
-// Invariants: ports are 0, the state is a temporary folder, and nothing outlives the test file.
+// Invariants: the port is chosen by the system, the state is a temporary folder, and nothing is left after the test file.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -12,9 +12,9 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { stateFolder } from "./folders.mjs";
 import { until } from "./lossy.mjs";
 
-/** The token of `Server.admin`. */
+/** The token for `Server.admin`. */
 export const ADMIN_TOKEN = "the-administrator-of-the-tests";
-/** Linux has this number wherever Node runs. */
+/** Linux uses this number on all systems on which Node runs. */
 const CLOCK_TICKS_PER_SECOND = 100;
 
 const OBJECTS = {
@@ -23,12 +23,12 @@ const OBJECTS = {
   upstream: { SEMEL: "SemelObject", REGISTRY: "SemelRegistry" },
 };
 
-/** What `startWorkerd` takes for a worker, on an open server. */
+/** The options of `startWorkerd` for a worker that serves everybody. */
 export function optionsFor(worker, state, { vars, ...more } = {}) {
   return { folder: workerFolder(worker), state, objects: OBJECTS[worker], vars: { SEMEL_OPEN: "true", SEMEL_ADMIN_TOKEN: ADMIN_TOKEN, ...vars }, ...more };
 }
 
-/** Starts a worker for a test file. `after` is node:test's; `more`: of `startWorkerd`'s options. */
+/** Starts a worker for a test file. `after` is node:test's. `more`: further options of `startWorkerd`. */
 export async function serve(after, worker, vars = {}, more = {}) {
   const state = await stateFolder("semel-e2e-");
   const server = new Server(optionsFor(worker, state, { ...more, vars }));
@@ -50,7 +50,7 @@ class Server {
   }
 
   async start() {
-    // Of this start alone: the last that another has printed may come while this one runs.
+    // An object for each start, because the last output of the previous process may arrive during this one.
     const printed = { text: "" };
     this.#workerd = await startWorkerd({ ...this.#options, onLog: (text) => (printed.text += text) });
     this.#printed = printed;
@@ -60,7 +60,7 @@ class Server {
     return this.#workerd.url;
   }
 
-  /** Where debuggers look into it, if they may. */
+  /** The address for debuggers, if they may connect. */
   get inspector() {
     return this.#workerd.inspector;
   }
@@ -71,39 +71,39 @@ class Server {
   }
 
   /**
-   * What it has printed since it was started, as far as it is read: it comes through a pipe, later than an answer that is sent after it. So
-   * what is to be in it, or not to be in it, is looked for once `line` has found what comes with it or after it.
+   * What it has printed since it was started, as far as it was read. Output comes through a pipe, and may arrive later than an answer that was sent
+   * after it. So before a test looks for something in it, `line` must have found what is printed with it or after it.
    */
   get log() {
     return this.#printed.text;
   }
 
-  /** Resolves to the `nth` line of the log that `pattern` matches, once it is read whole: then all is that was printed before it. */
+  /** Resolves to the `nth` line of the log that `pattern` matches, once it is complete. By then, everything printed before it is there, too. */
   async line(pattern, nth = 1) {
     const found = () => this.log.split("\n").slice(0, -1).filter((line) => pattern.test(line))[nth - 1];
     const what = `${nth > 1 ? `${nth} lines` : "a line"} of the log that ${pattern} matches`;
     return until(found, what).catch(({ message }) => assert.fail(`${message}\n${this.log}`));
   }
 
-  /** Resolves to the `nth` line of the log of a request by that id. */
+  /** Resolves to the `nth` line of the log about the request with that id. */
   lineOf(id, nth) {
     return this.line(new RegExp(`"id":"${id}"`), nth);
   }
 
-  /** The bytes of memory that the server has. */
+  /** Resolves to the bytes of memory that the server has. */
   async memory() {
     const status = await readFile(`/proc/${this.#workerd.pid}/status`, "utf8");
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)[1]) * 1024;
   }
 
-  /** The seconds of CPU that the server has used. */
+  /** Resolves to the seconds of CPU that the server has used. */
   async cpu() {
     const stat = await readFile(`/proc/${this.#workerd.pid}/stat`, "utf8");
     const [user, system] = stat.slice(stat.lastIndexOf(")") + 2).split(" ").slice(11, 13).map(Number);
     return (user + system) / CLOCK_TICKS_PER_SECOND;
   }
 
-  /** The ms of CPU that its main thread has used, on which all JavaScript and SQLite run. At once: it goes on meanwhile. */
+  /** The ms of CPU that its main thread has used, which runs all JavaScript and SQLite. Read synchronously, because the thread goes on meanwhile. */
   cpuMs() {
     const [ns] = readFileSync(`/proc/${this.#workerd.pid}/schedstat`, "utf8").split(" ");
     return Number(ns) / 1e6;
@@ -114,19 +114,19 @@ class Server {
     return this.#options.vars;
   }
 
-  /** `kill -9`. */
+  /** Does `kill -9`. */
   kill() {
     return this.#workerd.kill();
   }
 
-  /** Starts again on the same files, with other options if there are any. */
+  /** Starts it again on the same files, with changed options if there are any. */
   async restart(changed = {}) {
     await this.kill();
     Object.assign(this.#options, changed);
     await this.start();
   }
 
-  /** Sends a request; `id` and the like become headers. Resolves to the answer with its body read. */
+  /** Sends a request. `id` and the like become headers. Resolves to the answer, with its body read. */
   async send(method, path, { id, key, ack, firstSent, deadline, as, headers = {}, body } = {}) {
     const all = { ...headers };
     if (id !== undefined) all["idempotency-key"] = id;
@@ -139,12 +139,12 @@ class Server {
     return answerOf(response.status, response.headers, Buffer.from(await response.arrayBuffer()));
   }
 
-  /** A deposit to an account of the ledger, under a new id unless one is given. */
+  /** Makes a deposit to an account of the ledger, with a new id unless one is given. */
   deposit(account, amount, { id = randomUUID(), ...rest } = {}) {
     return this.send("POST", `/accounts/${account}/deposit`, { id, body: JSON.stringify({ amount }), ...rest });
   }
 
-  /** A request of the administrator's. */
+  /** Sends a request as the administrator. */
   admin(method, path, options = {}) {
     return this.send(method, `/semel/v1/admin/${path}`, { as: ADMIN_TOKEN, ...options });
   }
@@ -153,7 +153,7 @@ class Server {
     return (await this.send("GET", `/accounts/${account}`)).json;
   }
 
-  /** Sends bytes as they are and resolves to all that came back. For what `fetch` would put right. */
+  /** Sends bytes as they are, where `fetch` would correct them. Resolves to all that came back. */
   raw(bytes, { end = true } = {}) {
     const { hostname, port } = new URL(this.url);
     return new Promise((resolve, reject) => {

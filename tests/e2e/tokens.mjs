@@ -1,4 +1,4 @@
-// Bearer tokens and JWK sets, made by Node's own cryptography: another hand than the one that verifies them.
+// Makes bearer tokens and JWK sets with Node's own cryptography, so not with the code that verifies them.
 
 import { createHmac, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
@@ -7,7 +7,7 @@ export const AUDIENCE = "https://api.example";
 const encoded = (bytes) => Buffer.from(bytes).toString("base64url");
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** Who signs: HS256, RS256, ES256 or EdDSA, with a new key. */
+/** Makes a signer with a new key: HS256, RS256, ES256 or EdDSA. */
 export function signer(alg, kid = alg) {
   const { jwk, signature } = { HS256: hmac, RS256: rsa, ES256: ecdsa, EdDSA: eddsa }[alg]();
   const raw = (header, claims) => {

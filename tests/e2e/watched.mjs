@@ -1,9 +1,10 @@
-// A ledger that tells from inside what its requests have waited for: pages of the sweep that ran between a request's arrival at its object
-// and its answer, how long each page took, and how many ran with no turn of anybody else in between.
+// A ledger that reports from inside what its requests waited for: the pages of a sweep that ran between a request's arrival at its object and its
+// answer,
+// how long each page took, and how many ran in a row without anybody else's turn.
 //
-// From outside that can't be told: where a busy machine keeps the client from reading an answer, the server sweeps on meanwhile.
+// This can't be measured from outside: on a busy machine, the server may sweep on before the client reads an answer.
 //
-// Invariant: the worker is the ledger as it ships; it is looked at, and nothing of it is another.
+// Invariant: the worker is the ledger as it ships. It is only observed; nothing in it differs.
 
 import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,7 +13,7 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 
 const PATH = "/watched";
 
-/** In place of the worker's entry. */
+/** Replaces the worker's entry. */
 const ENTRY = `
 import ledger, { SemelObject as Semel } from "./ledger.js";
 import { glue } from "./module.js";
@@ -64,7 +65,7 @@ export default {
 };
 `;
 
-/** The folder of such a worker, until the test file has ended. */
+/** Resolves to the folder of such a worker, which exists until the test file has ended. */
 export async function watchedLedger(after) {
   const folder = await mkdtemp(join(tmpdir(), "semel-watched-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -74,7 +75,7 @@ export async function watchedLedger(after) {
   return folder;
 }
 
-/** Since it was asked last: `pages`, how long each took in ms; `waited`, of each request, the pages that ran meanwhile; `mostInRow`. */
+/** Since the last call: `pages`, how many ms each took; `waited`, for each request the pages that ran meanwhile; and `mostInRow`. */
 export async function watched(server) {
   return (await server.send("GET", PATH)).json;
 }

@@ -1,4 +1,4 @@
-// A WebSocket of a test's own, over TCP: it sends any header and any bytes, and reads only while a test lets it.
+// A WebSocket over plain TCP, for tests: it sends any header and any bytes, and reads only while a test lets it.
 
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
@@ -8,7 +8,7 @@ const BINARY = 2;
 const CLOSE = 8;
 const WAIT_MS = 20_000;
 
-/** Asks to open a socket: `{status, headers, socket}`, the last only where it is 101. */
+/** Asks for a socket. Resolves to `{ status, headers, socket }`; `socket` is only there if the status is 101. */
 export function open(url, path, headers = {}) {
   const { hostname, port, host } = new URL(url);
   const all = { host, connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": randomBytes(16).toString("base64"), ...headers };
@@ -38,7 +38,7 @@ class Socket {
   #bytes = Buffer.alloc(0);
   #texts = [];
   #waiting = [];
-  /** Resolves to `[code, reason]`; 1006 where the connection ended without a word. */
+  /** Resolves to `[code, reason]`; the code is 1006 if the connection ended without a close frame. */
   closed;
   #close;
   /** Why nothing comes any more, once it is closed. */
@@ -82,7 +82,7 @@ class Socket {
     else waiting.resolve(text);
   }
 
-  /** Sends a text, or bytes as a binary frame. */
+  /** Sends text, or bytes as a binary frame. */
   send(message) {
     const payload = Buffer.from(message);
     const head = Buffer.alloc(14);
@@ -92,7 +92,7 @@ class Socket {
     else if (payload.length < 65_536) [head[1], at] = [126, head.writeUInt16BE(payload.length, 2)];
     else [head[1], at] = [127, head.writeBigUInt64BE(BigInt(payload.length), 2)];
     head[1] |= 0x80;
-    // The mask is zero: it is there, and changes nothing.
+    // The mask is zero: it is present, as it must be, but changes nothing.
     this.#tcp.write(Buffer.concat([head.subarray(0, at + 4), payload]));
   }
 
@@ -101,7 +101,7 @@ class Socket {
     this.#tcp.write(bytes);
   }
 
-  /** The next text. Where it was closed before somebody asks, as when both come at once, there is none either. */
+  /** Resolves to the next text. Rejects if the socket was closed, even before this call. */
   next() {
     if (this.#texts.length > 0) return Promise.resolve(this.#texts.shift());
     if (this.#error !== undefined) return Promise.reject(this.#error);
@@ -124,7 +124,7 @@ class Socket {
     this.#tcp.resume();
   }
 
-  /** Ends the connection without a word. */
+  /** Ends the connection without a close frame. */
   destroy() {
     this.#tcp.destroy();
   }

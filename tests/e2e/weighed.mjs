@@ -1,8 +1,8 @@
-// A ledger whose memory can be weighed to the byte: once its garbage is collected, what JavaScript keeps, and the module's memory.
+// A ledger whose memory can be weighed to the byte: what JavaScript keeps once its garbage is collected, and the module's memory.
 //
-// The resident memory of the process tells less: garbage is in it, and what the allocator has not given back.
+// The resident memory of the process tells less: it includes garbage, and what the allocator has not given back.
 //
-// Invariant: the worker is the ledger as it ships; only a path is there beside it.
+// Invariant: the worker is the ledger as it ships, with one path added.
 
 import { cp, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,7 +12,10 @@ import { open } from "./websocket.mjs";
 
 const PATH = "/weighed";
 
-/** In place of the worker's entry. What a second collection frees, the first has let go; and the Worker lets go of what it holds once it sees that there was one, of 125 requests at the latest. */
+/**
+ * Replaces the worker's entry. It collects twice, because the second collection frees what the first has released. The Worker releases what it holds
+ * once it sees that there was a collection, after 125 requests at the latest.
+ */
 const ENTRY = `
 import ledger from "./ledger.js";
 import { collect } from "./garbage.js";
@@ -34,7 +37,7 @@ export default {
 };
 `;
 
-/** The folder of such a worker, until the test file has ended; `serve` it with `inspected`. */
+/** Resolves to the folder of such a worker, which exists until the test file has ended. `serve` it with `inspected`. */
 export async function weighedLedger(after) {
   const folder = await mkdtemp(join(tmpdir(), "semel-weighed-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -44,10 +47,10 @@ export async function weighedLedger(after) {
   return folder;
 }
 
-/** A path at which each request leaves its id behind for good, for who weighs to find that out. */
+/** A path at which each request leaves its id behind for good, so that a test can check that weighing finds it. */
 export const LEAKING_PATH = `${PATH}/keep`;
 
-/** What the worker keeps, in bytes: `{ heap, module }`. */
+/** Resolves to what the worker keeps, in bytes: `{ heap, module }`. */
 export async function weigh(server) {
   const { json: module } = await server.send("GET", PATH);
   const { socket } = await open(server.inspector, "/main");

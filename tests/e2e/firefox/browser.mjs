@@ -1,6 +1,6 @@
 // A real Firefox for a test file.
 //
-// Invariant: the browser is a process group of its own, so that all of it is killed at once.
+// Invariant: the browser is its own process group, so that all of it can be killed at once.
 
 import { spawn } from "node:child_process";
 import { readFile, rm, writeFile } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { endWithTests } from "../ending.mjs";
 import { until } from "../lossy.mjs";
 import { startSession } from "./marionette.mjs";
 
-/** It asks nobody for anything, and shows nothing after a crash. */
+/** The browser asks nothing of anybody, and shows nothing after a crash. */
 const PREFERENCES = {
   "marionette.port": 0,
   "app.normandy.enabled": false,
@@ -21,7 +21,7 @@ const PREFERENCES = {
   "toolkit.startup.max_resumed_crashes": -1,
 };
 
-/** Starts Firefox for a test file: the program at `path`, with `preferences` besides. */
+/** Starts Firefox for a test file: the program at `path`, with additional `preferences`. */
 export function browseFirefox(after, path, preferences) {
   return drive(after, (profile) => launch(path, profile, { ...PREFERENCES, ...preferences }));
 }

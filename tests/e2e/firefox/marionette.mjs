@@ -1,10 +1,10 @@
-// Marionette, by which Firefox is driven from outside: the commands of WebDriver over TCP.
+// Marionette, the protocol that controls Firefox from outside: WebDriver commands over TCP.
 //
-// Invariant: one command at a time, each answered before the next is sent.
+// Invariant: commands are sent one at a time: each is answered before the next is sent.
 
 import { connect } from "node:net";
 
-/** Connects, and resolves to a session, of which `send(command, parameters)` resolves to what the command answers. */
+/** Connects. Resolves to a session, whose `send(command, parameters)` resolves to the command's result. */
 export async function startSession(port) {
   const socket = connect({ host: "127.0.0.1", port });
   const incoming = messages(socket);
@@ -18,14 +18,14 @@ export async function startSession(port) {
     if (value === undefined) throw new Error(`${command}: Firefox is gone`);
     const [, , error, result] = value;
     if (error) throw new Error(`${command}: ${error.error}: ${error.message}`);
-    // What is no object of its own is the member of one.
+    // A result that is not an object comes as the member of one.
     return "value" in result ? result.value : result;
   };
   await send("NewSession", { strictFileInteractability: false });
   return { send, close: () => socket.destroy() };
 }
 
-/** The messages of a socket, `length:json` each, until it ends. */
+/** The messages of a socket, each `length:json`, until the socket ends. */
 async function* messages(socket) {
   let bytes = Buffer.alloc(0);
   try {
@@ -40,6 +40,6 @@ async function* messages(socket) {
       }
     }
   } catch {
-    // It was killed.
+    // The browser was killed.
   }
 }

@@ -1,8 +1,8 @@
-// The page that end-to-end tests open: deposits by the SDK, and what comes of them, told to the test.
+// The page that end-to-end tests open. It makes deposits with the SDK, and tells the test what comes of them.
 //
 // Invariants:
 // - A deposit is told before it is handed to the SDK, and each answer as soon as it is there.
-// - An answer by `onrecovered` is told before the SDK may forget it.
+// - An answer that comes by `onrecovered` is told before the SDK may forget it.
 // - Every URL carries the number of its deposit: `?n=17`.
 
 import { Semel } from "semel";
@@ -10,7 +10,7 @@ import { askToSendInBackground } from "semel/service-worker";
 
 let semel;
 let session;
-/** What this page got: also there when it can't tell, offline. */
+/** The answers that this page got. They are here even if the page is offline and can't tell. */
 const answers = [];
 const recovered = [];
 const paused = [];
@@ -22,7 +22,7 @@ window.bank = {
   paused,
   storesLost: 0,
 
-  /** `token`, of who is logged in, can be set later: each attempt has it as it is then. */
+  /** `token` identifies the user. It can be changed later: each attempt has the current one. */
   async open({ token, ...options }) {
     bank.token = token;
     if (token) options.headers = () => ({ authorization: `Bearer ${bank.token}` });
@@ -32,14 +32,14 @@ window.bank = {
   },
 
   fetch: (...request) => semel.fetch(...request),
-  /** A deposit under an id of the page's own. */
+  /** Makes a deposit with an id that the page chooses. */
   depositAs: (id, { n, account, amount }) => semel.fetch(`/accounts/${account}/deposit?n=${n}`, { method: "POST", body: JSON.stringify({ amount }), id }).then(outcome, refusal),
   outcome: (id) => semel.outcome(id).then(outcome, refusal),
   pending: () => semel.pending(),
   resume: () => semel.resume(),
   close: () => semel.close(),
 
-  /** From now on a service worker goes on with what is left when the last tab is gone. Resolves once it is there. */
+  /** Makes a service worker go on with what is left once the last tab is gone. Resolves once it is ready. */
   async sendInBackground(options) {
     await navigator.serviceWorker.register(`service-worker.js?${encodeURIComponent(JSON.stringify(options))}`, { type: "module" });
     await navigator.serviceWorker.ready;
@@ -55,7 +55,7 @@ window.bank = {
     };
   },
 
-  /** Makes deposits, so many at a time. Resolves when all have their answers. */
+  /** Makes deposits, `atATime` of them at once. Resolves when all have their answers. */
   async run(deposits, atATime) {
     const open = [...deposits];
     const caller = async () => {
@@ -69,7 +69,7 @@ window.bank = {
 
   deposit,
 
-  /** Takes over a session at an account, and resolves to its epoch and last place. What holders before it left comes to `recovered`. */
+  /** Takes over a session at an account. Resolves to its epoch and last place. What earlier holders left comes to `recovered`. */
   async takeSession(account, name, transport) {
     session = await semel.session(`accounts/${account}`, name, {
       transport,
@@ -78,8 +78,8 @@ window.bank = {
     return [session.epoch, session.lastSeq];
   },
   /**
-   * For so long makes deposits in a session that others want too, three at a time: what never ran, since it was fenced, is made again as its next
-   * holder. Their numbers are `first` and each `step` after it. Resolves to how often it took over.
+   * For `forMs`, makes deposits in a session that others want, too, three at a time. Deposits that never ran because they were fenced are made again
+   * by its next holder. Their numbers are `first`, and each `step` after it. Resolves to how often it took the session over.
    */
   async contend({ account, first, step }, name, pauseMs, forMs) {
     const endsMs = Date.now() + forMs;
@@ -99,7 +99,7 @@ window.bank = {
     }
     return takeOvers;
   },
-  /** How many rows the stores of this page have. */
+  /** Resolves to how many rows the stores of this page have. */
   async rows() {
     let count = 0;
     for (const { name } of await indexedDB.databases()) {
@@ -139,7 +139,7 @@ function numberOf(url) {
   return Number(new URL(url, location).searchParams.get("n"));
 }
 
-/** Awaits that the test has it. */
+/** Tells the test. Resolves once the test has it. */
 async function tell(what) {
   const response = await fetch("/tell", { method: "POST", body: JSON.stringify(what), keepalive: true });
   if (response.status !== 204) throw new Error(`/tell: ${response.status}`);

@@ -1,4 +1,4 @@
-// The service worker of the test page: it has the options of the outbox from its own address.
+// The service worker of the test page. The options of its outbox are in its own address.
 
 import { sendInBackground } from "/sdk/service-worker.js";
 

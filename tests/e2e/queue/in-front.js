@@ -1,4 +1,4 @@
-// A Worker in front of an HTTP API that consumes a queue: each message is an order there. A test delivers by `POST /deliver`.
+// A Worker in front of an HTTP API that consumes a queue: each message is an order at the API. A test delivers by `POST /deliver`.
 
 import semel from "semel/upstream";
 import { consumer } from "semel/upstream/queue";
@@ -7,9 +7,9 @@ import { deliver } from "./deliver.js";
 export { SemelObject, SemelRegistry } from "semel/upstream";
 
 const CONSUMERS = {
-  // By the message's own id.
+  // Uses the message's own id.
   report: consumer({ path: "/report/orders" }),
-  // By a member.
+  // Uses a member of the body.
   resend: consumer({ path: "/resend/orders", id: "ref" }),
 };
 

@@ -1,11 +1,11 @@
-// A Worker that consumes a queue: sales of tills, each of which says what its handler does with it. A test delivers by `POST /deliver`.
+// A Worker that consumes a queue of sales at tills. Each message says what its handler does. A test delivers by `POST /deliver`.
 
 import { SemelObject, SemelRegistry, consumer, worker } from "semel/worker";
 import { deliver } from "./deliver.js";
 
 export class Tills extends SemelObject {
   static key = "/tills/:till/*";
-  // Nothing here keeps a sale from being there twice.
+  // No constraint keeps a sale from being there twice.
   static schema = ["CREATE TABLE sales (sale TEXT NOT NULL, principal TEXT NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL) STRICT"];
 
   handle(ctx, request) {
@@ -27,7 +27,7 @@ export class Tills extends SemelObject {
 const tills = worker(Tills);
 const SALES = { path: "/tills/{till}/sales/{sale}" };
 
-/** A consumer whose cancellations of messages come to their objects by `between(object, message, cancel)`, each a call. */
+/** A consumer whose cancellations of messages go through `between(object, message, cancel)`, where `message` and `cancel` are calls to the object. */
 const cancelling = (options, between) => (batch, env) => {
   const objectOf = (id) => {
     const object = env.SEMEL.get(id);
@@ -46,13 +46,13 @@ const cancelling = (options, between) => (batch, env) => {
   return consumer(options)(batch, { ...env, SEMEL: { idFromName: (name) => env.SEMEL.idFromName(name), get } });
 };
 
-/** What is still on its way to its object, though its consumer had no answer. */
+/** Calls that are still on their way to their object, although their consumer got no answer. */
 const onItsWay = [];
 
 const CONSUMERS = {
-  // By the message's own id.
+  // Uses the message's own id.
   sales: consumer(SALES),
-  // By a member.
+  // Uses a member of the body.
   named: consumer({ ...SALES, id: "sale" }),
   plain: consumer({ path: () => "/tills/plain/sales", id: (body, { id }) => `plain \\ "${id}"` }),
   inherited: consumer({ path: "/tills/{till}/sales/x", id: "constructor" }),
@@ -60,16 +60,16 @@ const CONSUMERS = {
   unlettered: consumer({ ...SALES, deadLetters: "NOTHING" }),
   patient: consumer({ ...SALES, deliveries: 5 }),
   limited: consumer({ ...SALES, deliveries: 9, retries: 4 }),
-  // It is cancelled, and nobody hears that.
+  // The cancellation arrives, but its answer is lost.
   unheard: cancelling({ ...SALES, retries: 4 }, async (object, _, cancel) => {
     await object.ask(...cancel);
     throw new Error("the answer is lost");
   }),
-  // Nor does its cancellation ever arrive.
+  // Even the cancellation never arrives.
   uncancelled: cancelling({ ...SALES, retries: 4 }, async () => {
     throw new Error("nothing arrives");
   }),
-  // It arrives later than its consumer waits.
+  // The message arrives later than its consumer waits.
   late: (batch, env) => {
     const later = { idFromName: (name) => env.SEMEL.idFromName(name), get: (id) => ({ ask: async (...call) => Promise.reject(new Error(`no answer came, and ${onItsWay.push([id, call])} are on their way`)) }) };
     return consumer(SALES)(batch, { ...env, SEMEL: later });
@@ -77,7 +77,7 @@ const CONSUMERS = {
   arriving: async (_, env) => {
     for (const [id, call] of onItsWay.splice(0)) await env.SEMEL.get(id).ask(...call);
   },
-  // The same message is delivered by another before, when its till is open.
+  // Another delivery of the same message comes first, while the till is open.
   raced: cancelling(SALES, async (object, message, cancel) => {
     const [method, pathname, search, lines, body] = message;
     const open = (text) => text.replace(/sales\/[^/]*$/, "sales/open");

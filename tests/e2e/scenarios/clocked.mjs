@@ -1,6 +1,6 @@
-// A worker with a clock that a test sets forward: what takes hours at the server takes no time.
+// A worker whose clock a test can set forward, so that what takes hours at the server takes no time.
 //
-// Invariant: the worker is the one that it is given, by default the ledger as it ships; only `Date.now` of its isolate is another.
+// Invariant: the worker is the given one, by default the ledger as it ships. Only `Date.now` of its isolate differs.
 
 import { copyFile, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { workerFolder } from "../../../scripts/setup/worker.mjs";
 
 const PATH = "/set-clock-forward/";
 
-/** In place of the worker's entry, which it passes everything to but what sets the clock. */
+/** Replaces the worker's entry. It passes everything on to the worker, except what sets the clock. */
 const ENTRY = `
 import worker from "./worker.js";
 export * from "./worker.js";
@@ -26,7 +26,7 @@ export default {
 };
 `;
 
-/** The folder of such a worker, until the test file has ended. */
+/** Resolves to the folder of such a worker, which exists until the test file has ended. */
 export async function clockedLedger(after, built = workerFolder("ledger")) {
   const folder = await mkdtemp(join(tmpdir(), "semel-clocked-"));
   after(() => rm(folder, { recursive: true, force: true }));

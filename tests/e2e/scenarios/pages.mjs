@@ -1,4 +1,4 @@
-// The pages that people use, in a browser that WebDriver drives: the lab, and the inspector over a made-up deployment.
+// Scenarios of the pages that people use, in a browser that WebDriver controls: the lab, and the inspector over a made-up deployment.
 
 import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
@@ -12,10 +12,10 @@ import { stateFolder } from "../folders.mjs";
 import { until } from "../lossy.mjs";
 import { npmStart } from "../npm-start.mjs";
 
-/** Where each page is seen after a run, as people see it. */
+/** The folder with a picture of each page, as people see it, after a run. */
 const SHOTS = join(ROOT, "build/shots/browsers");
 
-/** Has `browser` play them. `after` is node:test's. */
+/** Makes `browser` play them. `after` is node:test's. */
 export async function playPages(name, limit, browser, after) {
   const state = await stateFolder("semel-pages-");
   const lab = await npmStart({ after }, { SEMEL_PORT: "0", SEMEL_STATE: state });
@@ -24,7 +24,7 @@ export async function playPages(name, limit, browser, after) {
   const fake = await startFake(after, { folder: WWW_FOLDER });
   await mkdir(SHOTS, { recursive: true });
 
-  /** A page, with the token of an administrator; `complaints()`: what nobody caught in it. */
+  /** Opens a page with the token of an administrator. `complaints()`: the page's uncaught errors. */
   const open = async (t, url, path) => {
     const tab = await browser.tab();
     t.after(() => tab.close());

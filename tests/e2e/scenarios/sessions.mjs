@@ -1,4 +1,5 @@
-// Sessions that run in more than one browser: over a reload, and by a socket over a kill of the server. Each is given a bank, and makes a test of it.
+// Scenarios of sessions that run in several browsers: over a reload, and by a socket over a kill of the server. Each gets a bank, and makes a test of
+// it.
 //
 // Deposits are 1, 2, 4 and so on, in the order of the calls. So an answer tells which deposits were made before it, and in which order.
 
@@ -8,7 +9,7 @@ import { test } from "node:test";
 import { until } from "../lossy.mjs";
 
 export const isChange = ({ method, url }) => method === "POST" && !url.endsWith("/sessions");
-/** The deposits of an account, and the answer to each if they are made in this order. */
+/** The first `count` deposits of an account. `answerTo` gives the answer to each if they are made in this order. */
 export const inOrder = (account, count) => Array.from({ length: count }, (_, n) => ({ n, account, amount: 2 ** n }));
 export const answerTo = ({ n, account }) => JSON.stringify({ id: account, balance: 2 ** (n + 1) - 1, entries: n + 1 });
 export const take = (page, account, transport) => page.evaluate(({ account, transport }) => bank.takeSession(account, "till", transport), { account, transport });
@@ -18,7 +19,7 @@ export const [answers, recovered] = ["answers", "recovered"].map((name) => (page
 export const told = (all) => Object.fromEntries(all.map(({ n, text, error }) => [n, text ?? `${error.code} ${error.executed}`]));
 export const expected = (deposits) => Object.fromEntries(deposits.map((deposit) => [deposit.n, answerTo(deposit)]));
 
-/** What a browser plays. */
+/** Registers the tests for a browser. */
 export function playSessions(name, limit, bank) {
   test(`${name}: a session over a reload in mid-request: what ran is not run again, what never ran runs before anything new, and the next page hears of all`, limit, overReload(bank));
   test(`${name}: a session by a socket, over a kill of the server and a reload, in order, each once, each caller answered`, limit, bySocket(bank));
@@ -34,7 +35,7 @@ function overReload({ server, through }) {
     await until(() => proxy.counts.lostAnswers > 0, "the first ran unheard");
     await begin(page, deposits.slice(1, 7));
     await until(() => proxy.counts.lostAnswers > 2, "so did others");
-    // From here on nothing arrives.
+    // From here on, nothing arrives.
     Object.assign(proxy.settings, { loseRequests: 1 });
     await page.reload();
     proxy.calm();
@@ -62,7 +63,7 @@ function bySocket({ server, through }) {
     await until(async () => (await answers(page)).length === 20, "so are those after the kill");
     assert.deepEqual(told(await answers(page)), expected(deposits.slice(0, 20)));
     assert.ok(relay.sockets > 1, "a socket was opened anew");
-    // From here on nothing arrives, until there is another page.
+    // From here on, nothing arrives until there is another page.
     const resume = relay.hold();
     const before = await page.evaluate(() => bank.rows());
     await begin(page, deposits.slice(20, 30));
@@ -81,8 +82,8 @@ function bySocket({ server, through }) {
 }
 
 /**
- * Passes bytes on to the server, wherever it is by now, and counts the sockets among them. `hold()`: nothing of what is connected arrives any more, nor of
- * what connects, until what it gives is called.
+ * Passes bytes on to the server, wherever that is now, and counts the sockets among the connections. `hold()`: from then on nothing arrives any more,
+ * over old or new connections, until the function that it returns is called.
  */
 async function relayTo(t, target) {
   const relay = { sockets: 0, hold };
@@ -94,7 +95,7 @@ async function relayTo(t, target) {
     return () => (isHeld = false);
   }
   const listening = createServer((near) => {
-    // What is cut off may be so by a reset.
+    // A connection that is cut off may end with a reset.
     near.on("error", () => {});
     if (isHeld) return open.add(near);
     const { hostname, port } = new URL(target());

@@ -1,11 +1,11 @@
-// The scenarios that run in more than one browser. Each is given a bank, and makes a test of it.
+// The scenarios that run in several browsers. Each gets a bank, and makes a test of it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, unheard } from "../bank.mjs";
 import { gate, until } from "../lossy.mjs";
 
-/** What a browser that WebDriver drives plays: what needs nothing but tabs, reloads, and `kill -9` of all of it. */
+/** Registers the tests for a browser that WebDriver controls: those that need only tabs, reloads, and `kill -9` of the whole browser. */
 export function play(name, limit, bank) {
   const { browser } = bank;
   const kill = async (_, blank) => {
@@ -23,17 +23,17 @@ export function play(name, limit, bank) {
   test(`${name}: a body of any kind is sent as it is`, limit, anyBody(bank));
 }
 
-/** A page that goes by a reload. */
+/** Leaves a page by a reload. */
 export const reload = async (page) => {
   await page.reload();
   return page;
 };
 
 /**
- * A page goes in mid-request: `leave` is given it, and resolves to the page after it, without an outbox yet.
+ * A page goes in mid-request. `leave` gets the page, and resolves to the one after it, which has no outbox yet.
  *
- * When it goes, each of its requests is in another stage: answered; in the network, where it arrives after the page is gone;
- * behind that one, at the same key, and never sent; executed, with the answer lost. The next page hears of all but the first.
+ * When the page goes, each of its requests is in another stage: answered; in the network, to arrive after the page is gone; behind that one at the
+ * same key, and never sent; executed, with the answer lost. The next page learns of all but the first.
  */
 export function leaving({ server, through }, name, leave) {
   return async (t) => {
@@ -66,7 +66,7 @@ export function leaving({ server, through }, name, leave) {
   };
 }
 
-/** Of so many tabs all but the last end in mid-request: `end` is given each, and its place. */
+/** All tabs but the last end in mid-request. `end` gets each tab, and its place. */
 export function leftOver({ server, through }, count, end) {
   return async (t) => {
     const EACH = 4;
@@ -99,13 +99,13 @@ export function leftOver({ server, through }, count, end) {
   };
 }
 
-/** Two tabs of which neither knows that the other lives send one id. */
+/** Two tabs send the same id, because neither knows that the other is alive. */
 export function sameId({ server, through }) {
   return async (t) => {
     const deposit = small("same-id", 1);
     const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === deposit.n);
     const { proxy, open, blank } = await through(t, { hold: wire.hold });
-    // Without a beacon a tab can't know that another lives, and takes over what it finds.
+    // Without Web Locks, a tab can't know that another is alive, and takes over what it finds.
     const unlit = async () => {
       const page = await blank();
       await page.evaluate(() => Object.defineProperty(navigator, "locks", { value: undefined }));
@@ -124,7 +124,7 @@ export function sameId({ server, through }) {
     await until(async () => (await pending(two)).length === 0 && (await answers(one)).length === 1, "nothing is pending, and nobody waits");
     const [[own], taken] = [await answers(one), await recovered(two)];
     const outcome = `${deposit.n} 200 ${first(deposit.account, 1)}`;
-    // The second forgets it once it has told: then the first can't know it any more.
+    // The second tab forgets the outcome once it has told it. From then on, the first can't learn it any more.
     assert.ok([outcome, `${deposit.n} outcome-lost unknown`].includes(told(own)), told(own));
     assert.ok(taken.every((answer) => told(answer) === outcome) && taken.length <= 1, JSON.stringify(taken));
     assert.ok([told(own), ...taken.map(told)].includes(outcome), "somebody has the outcome");
@@ -133,7 +133,7 @@ export function sameId({ server, through }) {
   };
 }
 
-/** Two deposits in mid-request: one in the network, at the gate, and one that ran unheard. */
+/** Makes two deposits in mid-request: one in the network, at the gate, and one that ran unheard. */
 export async function inMidRequest({ through }, t, name) {
   const [flight, lost] = [small(`${name}-flight`, 1), small(`${name}-lost`, 1)];
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
@@ -145,7 +145,7 @@ export async function inMidRequest({ through }, t, name) {
   return { ...net, wire, page, flight, lost };
 }
 
-/** The store is thrown away under a tab in mid-request: `evict` is given the tab. */
+/** The store is thrown away under a tab in mid-request. `evict` gets the tab. */
 export function evicted(bank, evict) {
   return async (t) => {
     const { proxy, wire, page, flight, lost } = await inMidRequest(bank, t, "cleared");
@@ -156,7 +156,7 @@ export function evicted(bank, evict) {
     const tried = attempts(proxy, lost);
     proxy.calm();
     wire.open();
-    // It still has its attempt, and so its answer.
+    // This one still has its attempt, and so its answer.
     assert.equal((await until(() => told(flight.n), "what was in the network is told")).text, first(flight.account, 1));
     assert.deepEqual([await pending(page), attempts(proxy, lost)], [[], tried]);
     const later = small("cleared-later", 1);
@@ -166,7 +166,10 @@ export function evicted(bank, evict) {
   };
 }
 
-/** A frame of another site, which has storage of its own: the next one there goes on with what it has under way, and the site by itself sees nothing of it. */
+/**
+ * A frame of another site, which has its own storage: the next frame of that site goes on with what was under way, and the site in a tab of its own
+ * sees nothing of it.
+ */
 function framed({ server, through }) {
   return async (t) => {
     const deposit = small("framed", 1);
@@ -193,7 +196,7 @@ function framed({ server, through }) {
   };
 }
 
-/** A body of each kind that `fetch` takes. A Request of Firefox gives no stream of its body, and makes a text of a stream that it is given. */
+/** Sends a body of each kind that `fetch` takes. In Firefox, a Request gives no stream of its body, and makes text of a stream that it gets. */
 function anyBody({ server, through }) {
   return async (t) => {
     const { tab } = await through(t);
@@ -214,13 +217,13 @@ function anyBody({ server, through }) {
   };
 }
 
-/** What the browser has no room for: a megabyte is past its quota. */
+/** Sends a body for which the browser has no room: a megabyte exceeds its quota. */
 export function noRoom({ through }) {
   return async (t) => {
     const { proxy, tab } = await through(t);
     const page = await tab();
     const told = await page.evaluate(async () => {
-      // At random, for what is stored is compressed.
+      // Random bytes, because what is stored is compressed.
       const body = new Uint8Array(1_048_576);
       for (let at = 0; at < body.length; at += 65_536) crypto.getRandomValues(body.subarray(at, at + 65_536));
       return window.bank.fetch("/accounts/full/deposit", { method: "POST", body }).then(

@@ -1,4 +1,4 @@
-// A handler that calls the address of its body.
+// A handler that calls the addresses in its body.
 
 import { SemelObject, SemelRegistry, worker } from "semel/worker";
 

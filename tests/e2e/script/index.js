@@ -1,10 +1,10 @@
-// A handler in JavaScript that does what its path says, the worst included; and classes that can't be served at all.
+// A handler in JavaScript that does what its path says, even the worst; and classes that can't be served at all.
 
 import { SemelObject, SemelRegistry, worker } from "semel/worker";
 
-/** What is done after an answer, once a test asks for it. */
+/** What is done after an answer, when a test asks for it. */
 let late;
-/** What was read half. */
+/** A result that was read only in part. */
 let half;
 
 const recurse = (depth) => recurse(depth + 1) + depth;
@@ -32,7 +32,7 @@ const ANSWERS = {
   status: () => ({ status: "200" }),
   "no-status": () => ({ body: "hello" }),
   fraction: () => ({ status: 200.5 }),
-  // 200, in sixteen bits.
+  // 200, if it is cut to sixteen bits.
   beyond: () => ({ status: 65_736 }),
   "header-break": () => ({ status: 200, headers: { "x-bad": "a\r\nx-injected: b" } }),
   "header-name": () => ({ status: 200, headers: { "x bad": "a" } }),
@@ -71,7 +71,7 @@ const GIVEN = {
 
 const TO_SHELF = { path: "/shelf?key=shelf" };
 const often = (ctx, count) => { for (let n = 0; n < count; n += 1) ctx.emit("shelf", TO_SHELF); };
-/** What `work` throws, as text. */
+/** The message of what `work` throws. */
 const thrown = (work) => { try { work(); } catch (error) { return error.message; } };
 
 const SENDS = {
@@ -219,7 +219,7 @@ const REFUSED = {
   "key escaped": () => class Orders extends SemelObject { static key = "/caf%C3%A9/:x"; handle() {} },
   "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
   "another one": () => class Orders extends SemelObject { handle() {} },
-  // As a server for developers has it, of a module that was changed.
+  // As after a hot reload: another class of the same name.
   "loaded again": () => ({ Probe: class extends Probe {} }).Probe,
 };
 

@@ -1,6 +1,6 @@
-// A real WebKit for a test file: WebKitGTK, in windows that nobody sees.
+// A real WebKit for a test file: WebKitGTK, in windows on a virtual screen.
 //
-// Invariant: screen, driver and browser are a process group each, so that all processes of one are killed at once.
+// Invariant: screen, driver and browser have a process group each, so that all processes of one can be killed at once.
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,11 +14,13 @@ import { until } from "../lossy.mjs";
 import { startSession } from "./webdriver.mjs";
 
 const execute = promisify(execFile);
-/** So long may the screen take to be there, and the driver. */
+/** How long the screen, and the driver, may take to start. */
 const START_MS_MAX = 60_000;
 const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
 
-/** Starts WebKit for a test file. `share`: the part of the disk that an origin may fill; `isPrivate`: as in a private window, it keeps nothing on disk. */
+/**
+ * Starts WebKit for a test file. `share`: the part of the disk that an origin may fill. `isPrivate`: it keeps nothing on disk, like a private window.
+ */
 export async function browseWebKit(after, { share, isPrivate } = {}) {
   if ((await findWebKit()) === undefined) throw new Error("There is no WebKit: install webkit2gtk-driver, gir1.2-webkit2-4.1, gjs and xvfb.");
   const screen = begin("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
@@ -31,9 +33,9 @@ export async function browseWebKit(after, { share, isPrivate } = {}) {
     return { send, kill };
   });
   after(screen.kill);
-  /** `kill -9` of the process that keeps the rows and speaks to the network, as iOS ends it. WebDriver loses its session then. */
+  /** Does `kill -9` to the process that stores rows and speaks to the network, which iOS sometimes ends. WebDriver then loses its session. */
   const killNetwork = () => execute("pkill", ["-KILL", "-g", String(group), "WebKitNetwork"]);
-  /** The ids of the processes that show pages. A name has 15 characters there. */
+  /** Resolves to the ids of the processes that show pages. The system cuts their name to 15 characters. */
   const pageProcesses = async () => (await execute("pgrep", ["-g", String(group), "-x", "WebKitWebProces"])).stdout.trim().split("\n").map(Number);
   return { browser, killNetwork, pageProcesses };
 }
@@ -47,7 +49,7 @@ async function launch(env, args) {
   return { send, kill, pid: child.pid };
 }
 
-/** A program in a process group of its own, and what ends all of that. */
+/** Starts a program in its own process group. Returns the process, and what ends the whole group. */
 function begin(path, args, options) {
   const child = spawn(path, args, { detached: true, ...options });
   const ended = new Promise((resolve, reject) => child.on("exit", resolve).on("error", reject));
@@ -61,7 +63,7 @@ function begin(path, args, options) {
   return { child, kill };
 }
 
-/** The driver doesn't tell which it has taken by itself. */
+/** Chosen here, because the driver doesn't tell which port it has chosen itself. */
 async function unusedPort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

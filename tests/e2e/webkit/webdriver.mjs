@@ -1,4 +1,4 @@
-// WebDriver, by which WebKit is driven from outside: its commands over HTTP, by the names that the specification gives them.
+// WebDriver, the protocol that controls WebKit from outside: its commands over HTTP, by the names in the specification.
 
 const COMMANDS = {
   Back: ["POST", "back"],
@@ -13,7 +13,7 @@ const COMMANDS = {
   TakeScreenshot: ["GET", "screenshot"],
 };
 
-/** Starts a session, of which `send(command, parameters)` resolves to what the command answers. `options`: of the browser. */
+/** Starts a session. Resolves to `send(command, parameters)`, which resolves to the command's result. `options`: of the browser. */
 export async function startSession(url, options) {
   const { sessionId } = await exchange(`${url}/session`, "POST", { capabilities: { alwaysMatch: options } });
   return (command, parameters = {}) => {

@@ -1,11 +1,12 @@
-// A browser of WebKit's for tests, for gjs: windows that WebDriver opens, and nothing else. The MiniBrowser that comes with WebKit keeps nothing on disk while it is driven.
+// A WebKit browser for tests, for gjs: it has nothing but the windows that WebDriver opens. The MiniBrowser that comes with WebKit stores nothing on
+// disk while it is controlled.
 
 imports.gi.versions.Gtk = "3.0";
 imports.gi.versions.WebKit2 = "4.1";
 const { Gtk, WebKit2 } = imports.gi;
 
 Gtk.init(null);
-// The folder of the profile; and which part of its disk an origin may fill, or `private`.
+// The folder of the profile; then the part of its disk that an origin may fill, or `private`.
 const [profile, share] = ARGV;
 const folders = { base_data_directory: `${profile}/data`, base_cache_directory: `${profile}/cache` };
 const quota = Number(share) ? { origin_storage_ratio: Number(share) } : {};
