@@ -1,7 +1,7 @@
 // What every command needs: the deployment, the terminal, and changes that say under which id they were sent.
 
 import { Admin, AdminError, earlierChange, newChange } from "../admin/api.js";
-import { explain } from "../admin/advice.js";
+import { explain, sentence } from "../admin/advice.js";
 import { Failure } from "./failure.js";
 import { quoted } from "./terminal.js";
 
@@ -21,7 +21,7 @@ export function sessionOf(options, { env, terminal, signal }) {
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
   let hasTold = false;
   const onretry = ({ message }) => {
-    if (!hasTold) terminal.note(`${message} Trying again, for up to ${options.timeout} s…`);
+    if (!hasTold) terminal.note(`${sentence(message)} Trying again, for up to ${options.timeout} s…`);
     hasTold = true;
   };
   const forMs = options.timeout * 1000;

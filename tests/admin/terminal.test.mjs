@@ -234,7 +234,7 @@ test("nor does what comes in place of a number, or with a refusal that is tried 
     isReady = false;
     const ran = begin(args, { SEMEL_URL: `http://127.0.0.1:${host.address().port}`, NO_COLOR: "1" });
     assert.equal(await ran.ended, 0, args.join(" "));
-    assert.match(ran.stderr, /Trying again/);
+    assert.match(ran.stderr, /: x\. Trying again/);
     assert.ok(!ran.screen.replaceAll("\x1b[K", "").includes("\u001b"), `${args.join(" ")}: ${JSON.stringify(ran.screen)}`);
   }
 });
