@@ -1,27 +1,27 @@
-//! What a tab hears: of the server, or of somebody who answers in its place.
+//! The answers that a tab gets, from the server or from a proxy that answers in its place.
 
 use semel_core::client::Answer;
 use semel_core::message::Headers;
 use semel_core::problem::{Code, Problem};
 use semel_core::server;
 
-/// Who answers in the server's place.
+/// A proxy that answers in the server's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proxy {
-    /// A captive portal: 200, and a page of its own.
+    /// A captive portal: 200, with its own page.
     Portal,
-    /// The login has ended.
+    /// The login has expired.
     Unauthorized,
     /// A gateway that makes a 503 look definitive.
     Definitive503,
 }
 
 impl Proxy {
-    /// All of them.
+    /// All proxies.
     pub const ALL: [Self; 3] = [Self::Portal, Self::Unauthorized, Self::Definitive503];
 }
 
-/// What a proxy answers.
+/// The answer of a proxy.
 pub fn proxy_answer(proxy: Proxy) -> Answer {
     match proxy {
         Proxy::Portal => Answer { status: 200, body: b"log in here".to_vec(), ..Answer::default() },
@@ -35,7 +35,7 @@ pub fn proxy_answer(proxy: Proxy) -> Answer {
     }
 }
 
-/// A server's answer as the host of the client hands it over.
+/// A server's answer, as the client's host hands it over.
 pub fn client_answer(answer: &server::Answer) -> Answer {
     let server::Answer { status, headers, body, .. } = answer.clone();
     let mut members = Headers::new();

@@ -1,6 +1,6 @@
-//! A key's database in memory: its tables, and what goes wrong with them.
+//! A key's database in memory: its tables, and the faults of its storage.
 //!
-//! Invariant: a transaction that is undone leaves nothing behind, but for the note that the handler crashed.
+//! Invariant: a transaction that is rolled back leaves nothing behind but the note that the handler crashed.
 
 use crate::tables::{EFFECT, Tables};
 use semel_core::server::storage::sql::{Ended, Rollback, Row};
@@ -10,14 +10,14 @@ use std::cell::{Cell, RefCell};
 /// How a handler crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// It panics, and the object lives.
+    /// It panics, and the object lives on.
     Panic,
     /// It ends the process.
     End,
 }
 
 impl Crash {
-    /// By which statement it says so.
+    /// The statement by which the handler reports the crash.
     fn as_statement(self) -> &'static str {
         match self {
             Self::Panic => "the handler crashes",
@@ -26,29 +26,30 @@ impl Crash {
     }
 }
 
-/// What goes wrong with the storage, once. Statements are counted from 0, the beginning and the end of the outermost transaction too.
+/// A fault of the storage, which comes once. Statements are counted from 0; the beginning and the end of the outermost
+/// transaction count too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// Nothing.
+    /// No fault.
     Fine,
-    /// A statement fails.
+    /// This statement fails.
     Fails(u16),
-    /// The handler's first statement fails, and a statement after it, counted from there.
+    /// The handler's first statement fails, and then a statement after it, counted from there.
     FailsAgain(u16),
-    /// So many commits fail, one after the other.
+    /// This many commits fail, one after the other.
     CommitsFail(u16),
-    /// The process ends before a statement.
+    /// The process ends before this statement.
     Ends(u16),
 }
 
-/// What is undone where a transaction ends with an error.
+/// What a transaction that ends with an error rolls back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undo {
-    /// What it wrote.
+    /// What it wrote itself.
     Own,
-    /// All that was written since the tables were these: no storage does so of a nested one.
+    /// Everything since the tables were these. No storage does this for a nested transaction.
     Since(Box<Tables>),
-    /// Nothing: no storage does so either.
+    /// Nothing. No storage does this either.
     Nothing,
 }
 
@@ -76,24 +77,25 @@ impl Database {
         }
     }
 
-    /// The same where this goes wrong.
+    /// The same database with this fault to come.
     pub fn bound_to(self, fate: Fate) -> Self {
         self.fate.set(fate);
         self
     }
 
-    /// The same within a transaction that is open and ends later: each of the engine's is nested in it, and undone so.
+    /// The same database within an open transaction that ends later. Each of the engine's transactions is nested in it, and rolls
+    /// back as `undo` says.
     pub fn nested(self, undo: Undo) -> Self {
         self.depth.set(1);
         Self { undo, ..self }
     }
 
-    /// What has yet to go wrong.
+    /// The fault that has yet to come.
     pub fn fate(&self) -> Fate {
         self.fate.get()
     }
 
-    /// A statement, or the end of the outermost transaction, is about to be.
+    /// Runs before each statement and before the end of the outermost transaction.
     fn step(&self, is_commit: bool, statement: &str) -> Result<(), SqlError> {
         let number = self.statements.replace(self.statements.get() + 1);
         let (next, has_ended) = match self.fate.get() {
@@ -108,7 +110,7 @@ impl Database {
         if has_ended {
             self.crash.set(Some(Crash::End));
         }
-        // Whoever goes on after that, nothing of it is kept.
+        // If the engine goes on after the process ended, nothing of it is kept.
         if let Some(fate) = next {
             self.fate.set(fate);
         } else if self.crash.get() != Some(Crash::End) {
@@ -117,12 +119,12 @@ impl Database {
         Err(SqlError("the storage failed".to_owned()))
     }
 
-    /// The tables as they are committed.
+    /// The committed tables.
     pub fn close(self) -> Tables {
         self.tables.into_inner()
     }
 
-    /// How the handler crashed in the middle of a transaction, if it did.
+    /// How the handler crashed during a transaction, if it did.
     pub fn crash(&self) -> Option<Crash> {
         self.crash.get()
     }
@@ -137,12 +139,13 @@ impl Sql for Database {
             return Err(SqlError("crashed".to_owned()));
         }
         let done = self.tables.borrow_mut().exec(statement, arguments);
-        // Where requests are worked together, an error has each worked by itself, and nobody would notice.
+        // The engine would treat an unknown statement in a group as a failure of the group and execute the requests one by one.
+        // Nobody would notice, so this asserts.
         assert!(!matches!(&done, Err(SqlError(text)) if text.starts_with("unknown here")), "{done:?}");
         done
     }
 
-    /// Of what writes, each row that it answers stands for one that it has written.
+    /// A statement that writes returns a row for each row that it has written.
     fn run(&self, statement: &str, arguments: &[Value]) -> Result<u64, SqlError> {
         self.exec(statement, arguments).map(|written| written.len() as u64)
     }
@@ -171,7 +174,7 @@ impl Sql for Database {
         committed
     }
 
-    /// No scope is about bytes.
+    /// No scope depends on the size.
     fn database_bytes(&self) -> Result<u64, SqlError> {
         Ok(0)
     }

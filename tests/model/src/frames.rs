@@ -1,6 +1,6 @@
-//! What who holds a session sends, as it is on its way: requests at places, alone or as a batch, and the take-over.
+//! What the holder of a session sends: requests at places, alone or in a batch, and the take-over.
 //!
-//! Invariant: a frame is its bytes. Two that are alike are one: it may arrive any number of times anyway.
+//! Invariant: a frame is its bytes. Two equal frames are one, because any frame may arrive any number of times.
 
 use crate::answers::client_answer;
 use crate::database::Fate;
@@ -24,16 +24,16 @@ pub const KEY: &str = "k";
 /// One request of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Part {
-    /// The request's own name; of the take-over, what it is called.
+    /// The request's own name. For a take-over: its request id.
     pub id: String,
-    /// Its place; none: the take-over.
+    /// Its place; `None` for a take-over.
     pub place: Option<Numbers>,
-    /// Whether its place is to be closed.
+    /// Whether it closes the place.
     pub closes: bool,
 }
 
 impl Part {
-    /// Whether it is refused for sure, and goes for the sake of what it acknowledges.
+    /// Whether its seq is certain to be refused, so that it is sent only for its acknowledgement.
     pub fn only_acknowledges(&self) -> bool {
         self.place.is_some_and(|place| place.seq > BEYOND)
     }
@@ -49,18 +49,18 @@ impl Part {
     }
 }
 
-/// What leaves at once.
+/// What one transmission carries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
     message: Message,
-    /// Of a batch, its body as the host puts it.
+    /// The body of a batch, as the host writes it; `None` for a single request.
     batch: Option<String>,
-    /// What it asks for, in order.
+    /// Its requests, in order.
     pub parts: Vec<Part>,
 }
 
 impl Frame {
-    /// What a session transmits.
+    /// The frame that a session transmits.
     pub fn new(made: &Transmission) -> Self {
         let (target, body) = (made.request.target.as_str(), &made.request.body);
         let text = String::from_utf8_lossy(body).into_owned();
@@ -83,7 +83,7 @@ impl Frame {
         Self { message: Message::new(made), batch, parts }
     }
 
-    /// It arrives: what each of its requests is answered, and what its sender hears.
+    /// Lets the frame arrive. Returns the answer to each of its requests, and the answer that its sender gets.
     pub fn arrives(&self, server: &mut Server, now_ms: i64) -> (Vec<Answer>, client::Answer) {
         let Some(batch) = &self.batch else {
             let answer = server.arrive(&self.message.request(OWNER), now_ms).answer;
@@ -117,7 +117,7 @@ impl Frame {
     }
 }
 
-/// The elements of a batch as the host puts them.
+/// The elements of a batch, as the host writes them.
 fn elements(body: &[u8]) -> Vec<Value> {
     let mut input = Reader::new(body);
     let count = input.integer();
@@ -133,7 +133,7 @@ fn elements(body: &[u8]) -> Vec<Value> {
     (0..count).map(|_| element(&mut input)).collect()
 }
 
-/// What an element asks for. The body of a request is its name.
+/// The request of an element. The body of an application request is its name.
 fn part_of(element: &Value) -> Part {
     let text = |name: &str| element[name].as_str().unwrap_or_default();
     let closes = text("path").ends_with("/cancel");

@@ -1,18 +1,22 @@
-//! The model of a key whose commits take their time, and whose host has what comes meanwhile in one commit (`worker/turns.js`).
+//! The model of a key whose commits take time, and whose host commits in one turn everything that arrives meanwhile
+//! (`worker/turns.js`).
 //!
-//! What stands for what:
-//! - The runtime commits a turn of an object as a whole, and lets no answer out before. So there are tables that are durable, and those on
-//!   which the object works; once a commit is done, the one are the other, and those who wrote them are answered.
-//! - What comes while a commit is under way waits, and then all of it is worked in one turn, in the order in which it came. Whoever is
-//!   beyond what fits in one waits for the next.
-//! - Several that waited are asked for at once first, all in one transaction of the engine's, nested in that of the turn. Where that can't be,
-//!   each is one. A statement may fail in any of them; what a handler does, its mood says.
-//! - A commit that fails ends the object, and so does a disk that is full, which undoes all of the turn; it is as if the process had ended:
-//!   what was not durable is gone, nobody of it is answered, nor who waits. To end in the midst of a turn comes to the same.
-//! - Who may have ended the process before runs alone: what was under way is durable then, and so is its start, and who waits is worked after
-//!   it. That is one step, for nothing else of the object is in it.
+//! How it models the host and the runtime:
+//! - The runtime commits a turn of an object as a whole, and lets no answer out before. So the state has the durable tables, and
+//!   the tables on which the object works. When a commit is done, the former become the latter, and the requests of the turn are
+//!   answered.
+//! - A request that arrives during a commit waits. Afterwards all that wait are executed in one turn, in the order in which they
+//!   arrived. If there are more than a turn takes, the rest wait for the next turn.
+//! - Several that wait are first executed together, in one transaction of the engine within that of the turn. If that is not
+//!   possible, each is executed by itself. A statement may fail in any of them; its mood says how a handler goes.
+//! - A commit that fails ends the object, and so does a full disk, which undoes the whole turn. Both are as if the process had
+//!   ended: what was not durable is gone, and neither its requests nor the waiting ones are answered. If the process ends during
+//!   a turn, the result is the same.
+//! - A suspect, which may have ended the process before, runs alone. What was under way is made durable first, and so is the
+//!   suspect's start; the waiting requests are executed after it. This is one step, because the object does nothing else in
+//!   between.
 //!
-//! The host is JavaScript, and stands here anew: the [`Flaw`]s are its, and no rules of the core.
+//! The host is JavaScript and is modelled here, not run. So a [`Flaw`] is a fault of the host, and no rule of the core.
 
 use crate::database::{Fate, Undo};
 use crate::ledger::{MOOD, Mood};
@@ -26,23 +30,23 @@ use semel_core::rules;
 use semel_core::server::{Answer, Config};
 use stateright::{Model, Property};
 
-/// How a host may commit together, and be wrong.
+/// A fault of a host that commits requests together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flaw {
-    /// What is undone of one takes along all that came before it in the turn.
+    /// Rolling back one request also rolls back those before it in the turn.
     Isolation,
-    /// What one did that failed is not undone, for the turn goes on.
+    /// What a failed request did is not rolled back, because the turn goes on.
     Kept,
-    /// What waited is worked in another order than it came.
+    /// Waiting requests are executed in another order than they arrived.
     Order,
     /// Answers leave before the commit is done.
     EarlyAnswer,
-    /// Who may have ended the process before is worked with the others.
+    /// A suspect is executed together with other requests.
     SuspectTogether,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All flaws.
     pub const ALL: &[Self] = &[Self::Isolation, Self::Kept, Self::Order, Self::EarlyAnswer, Self::SuspectTogether];
 
     /// Its name in documents.
@@ -57,41 +61,41 @@ impl Flaw {
     }
 }
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct GroupScope {
     /// Its name.
     pub name: &'static str,
-    /// What has arrived before, in that order.
+    /// The letters that have arrived before, in order.
     pub before: Vec<Letter>,
-    /// What may arrive.
+    /// The letters that may arrive.
     pub letters: Vec<Letter>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
     /// Whether the host counts starts.
     pub counts_starts: bool,
-    /// So many are in one commit at most.
+    /// The most requests in one commit.
     pub group_max: usize,
-    /// So many are under way at most: those whose commit is, and those who wait.
+    /// The most requests under way at once: those in a commit, and those that wait.
     pub under_way_max: usize,
-    /// Every request has fewer statements, and so have all of a turn that are asked for at once; 0: none fails.
+    /// An upper bound of the statements of a request, and of a turn that is executed together. 0: no statement fails.
     pub statements_max: u16,
     /// The settings of the server.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
-/// A scope, with a host that has a flaw or none.
+/// A scope, and the host's flaw, if it has one.
 #[derive(Debug, Clone)]
 pub struct Groups {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: GroupScope,
-    /// What is wrong with the host.
+    /// The host's flaw.
     pub flaw: Option<Flaw>,
 }
 
-/// One that was worked, and is not durable yet.
+/// A request that was executed and is not durable yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Worked {
     letter: usize,
@@ -106,12 +110,12 @@ struct Worked {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     instant: usize,
-    /// The object, with what is not durable yet.
+    /// The object, including what is not durable yet.
     server: Server,
     durable: Tables,
-    /// Those whose commit is under way, in the order in which they came.
+    /// The requests in the commit that is under way, in the order in which they arrived.
     committing: Option<Vec<Worked>>,
-    /// What came since, in that order.
+    /// The requests that arrived since, in that order.
     waiting: Vec<(usize, Mood)>,
     oracle: Oracle,
 }
@@ -125,14 +129,15 @@ impl Watched for State {
 /// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A letter arrives. It waits where a commit is under way.
+    /// A letter arrives. It waits if a commit is under way.
     Arrives(usize, Mood),
-    /// The commit is done, and what has waited is worked. This statement fails: of the one that stands there in it, where they are worked one
-    /// by one, for the first statement of all has failed too; or of all.
+    /// The commit is done, and the waiting requests are executed. If there is a statement number, that statement fails. With the
+    /// index of a request, the statement is that request's when it is executed by itself (then the very first statement of the
+    /// turn has failed too); without an index, it is a statement of all of them together.
     Commits(Option<(Option<usize>, u16)>),
     /// The commit fails, or the process ends.
     Ends,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
 }
 
@@ -164,7 +169,7 @@ impl Groups {
         request
     }
 
-    /// Whether it has the object to itself.
+    /// Whether the letter's request is a suspect, which runs alone.
     fn is_alone(&self, state: &State, letter: usize) -> bool {
         let request = &self.scope.letters[letter].request;
         self.flaw != Some(Flaw::SuspectTogether) && state.server.suspects(request, self.wall_ms(state))
@@ -175,7 +180,7 @@ impl Groups {
         self.commit(state);
         let known = state.durable.effects.len();
         let arrived = state.server.arrive(&self.request(letter, mood), wall_ms);
-        // Its start, at least.
+        // Even if the process ended, the counted start is durable.
         state.durable = state.server.tables.clone();
         state.oracle.watch(&self.scope.letters[letter].asked, known, &state.server, &arrived, wall_ms);
         if arrived.has_ended {
@@ -186,7 +191,7 @@ impl Groups {
         self.go_on(state, None)
     }
 
-    /// What was under way is durable.
+    /// The commit that is under way is done.
     fn commit(&self, state: &mut State) {
         let worked = state.committing.take().unwrap_or_default();
         if self.flaw != Some(Flaw::EarlyAnswer) {
@@ -195,14 +200,14 @@ impl Groups {
         state.durable = state.server.tables.clone();
     }
 
-    /// Works those who wait.
+    /// Executes the waiting requests.
     fn go_on(&self, state: &mut State, fails: Option<(Option<usize>, u16)>) -> bool {
         let count = state.waiting.len().min(self.scope.group_max);
         let group: Vec<_> = state.waiting.drain(..count).collect();
         group.is_empty() || self.work(state, group, fails)
     }
 
-    /// Works these in one turn. Whether it came about that the statement failed which is to.
+    /// Executes these requests in one turn. Returns whether the fault that was asked for came.
     fn work(&self, state: &mut State, group: Vec<(usize, Mood)>, fails: Option<(Option<usize>, u16)>) -> bool {
         let wall_ms = self.wall_ms(state);
         let order: Vec<usize> = match self.flaw {
@@ -231,7 +236,7 @@ impl Groups {
                 }
             };
             if arrived.has_ended {
-                // With it go those of its turn, and those who wait for the next.
+                // The other requests of the turn are lost too, and so are those that wait for the next turn.
                 let others =
                     group.iter().map(|(letter, _)| *letter).chain(state.waiting.drain(..).map(|(letter, _)| letter));
                 let others = others.collect();
@@ -252,7 +257,8 @@ impl Groups {
         true
     }
 
-    /// Asks for all of a turn at once, where there are several. `None`: each is to be worked by itself. Whether the statement failed which is to.
+    /// Executes the requests of a turn together, if there are several. Returns the answers, or `None` if each has to be executed
+    /// by itself; and whether the fault that was asked for came.
     fn work_together(
         &self,
         state: &mut State,
@@ -267,7 +273,7 @@ impl Groups {
         let requests: Vec<_> = order.iter().map(|at| self.request(group[*at].0, group[*at].1)).collect();
         let (wall_ms, undo, fate) = (self.wall_ms(state), self.undo(state), statement.map_or(Fate::Fine, Fate::Fails));
         let (arrived, is_fated) = state.server.arrive_together(&requests, wall_ms, undo, fate);
-        // What is never asked for together has no statement there that could fail.
+        // Requests that are never executed together have no statement that could fail there.
         (arrived, self.is_fated(fate, is_fated) || matches!(fails, Some((Some(_), _))))
     }
 
@@ -279,14 +285,14 @@ impl Groups {
         }
     }
 
-    /// Whether it came about, for which there is always a statement too few in the end.
+    /// Whether the fault came. The last statement number that is tried must be beyond the statements that there are.
     fn is_fated(&self, fate: Fate, is_fated: bool) -> bool {
         let is_last = fate == Fate::Fails(self.scope.statements_max.saturating_sub(1));
         assert!(!is_last || !is_fated || self.flaw.is_some(), "{} has more statements", self.scope.name);
         is_fated
     }
 
-    /// Who was worked is answered: what the tables have is what was told.
+    /// Answers the requests of a turn. What the tables hold is what their callers are told.
     fn answer(&self, state: &mut State, worked: &[Worked]) {
         let (server, oracle) = (&state.server, &mut state.oracle);
         let (effects, known) = (&server.tables.effects, state.durable.effects.len());
@@ -314,7 +320,7 @@ impl Groups {
         oracle.seen.extend((worked.len() > 1).then_some(Sometimes::Grouped));
     }
 
-    /// The object ends, with so many in its turn: of these nobody is answered.
+    /// The object ends. `in_turn`: how many of the letters were in its turn. Nobody is answered.
     fn lose(&self, state: &mut State, letters: Vec<usize>, in_turn: usize) {
         let wall_ms = self.wall_ms(state);
         state.oracle.seen.extend((in_turn > 1).then_some(Sometimes::GroupLost));
@@ -343,7 +349,7 @@ impl Groups {
         self.lose(state, lost.collect(), committing.len());
     }
 
-    /// Whether it is possible.
+    /// Takes a step. Returns whether the step is possible.
     fn step(&self, state: &mut State, step: Step) -> bool {
         match step {
             Step::Arrives(letter, mood) if self.is_alone(state, letter) => return self.work_alone(state, letter, mood),
@@ -401,7 +407,7 @@ impl Model for Groups {
 
     fn next_state(&self, before: &State, step: Step) -> Option<State> {
         let mut state = before.clone();
-        // What came about once is found out then: states that differ by it alone are one.
+        // Only what happened in this step is noted, so that states that differ in nothing else are one state.
         state.oracle.seen.clear();
         rules::without(None, || self.step(&mut state, step)).then_some(state)
     }

@@ -1,16 +1,16 @@
-//! What a machine was told, from which it is made anew for each step.
+//! Everything a machine was told: from it the machine is rebuilt for each step.
 //!
-//! The machines of the client hold what can't be copied, nor cross threads. But they decide by nothing but what they are told, so a
-//! history stands for one.
+//! The client's machines can neither be copied nor sent to other threads. But they decide by nothing but what they are told, so a
+//! history can stand for a machine.
 //!
-//! Invariant: a history is no part of a state. Two machines with different histories are one state if they are alike to the last
-//! field, which a digest says that stands beside the history.
+//! Invariant: a history is not compared as part of a state. Two machines with different histories are one state if all their
+//! fields are equal; for that, a digest of the fields is kept beside the history.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What was told, and when.
+/// What a machine was told, and when.
 #[derive(Clone)]
 pub struct History<T>(Vec<Arc<(i64, T)>>);
 
@@ -21,12 +21,12 @@ impl<T> Default for History<T> {
 }
 
 impl<T> History<T> {
-    /// In order.
+    /// The entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = &(i64, T)> {
         self.0.iter().map(|told| &**told)
     }
 
-    /// One more.
+    /// Adds an entry.
     pub fn push(&mut self, now_ms: i64, told: T) {
         self.0.push(Arc::new((now_ms, told)));
     }
@@ -50,12 +50,12 @@ impl<T> fmt::Debug for History<T> {
     }
 }
 
-/// Of all that is written to it.
+/// A hash of everything that is written to it.
 #[derive(Default)]
 pub struct Digest(DefaultHasher);
 
 impl Digest {
-    /// The digest.
+    /// The hash.
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }

@@ -7,13 +7,13 @@ use semel_core::path::Path;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 
-/// In which the handler is told to go wrong. It is no part of the fingerprint.
+/// The header that tells the handler how to go wrong. It is not part of the fingerprint.
 pub const MOOD: &str = "mood";
 
 /// How an execution goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mood {
-    /// Well.
+    /// It succeeds.
     Works,
     /// It writes, and then answers 500.
     Answers500,
@@ -39,12 +39,12 @@ impl Mood {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ledger;
 
-/// The outcome of an effect. Its place among the effects is in it, so no two are alike.
+/// The outcome of an effect. It contains the effect's number, so no two outcomes are equal.
 pub fn outcome(number: usize) -> String {
     format!("effect-{number}.")
 }
 
-/// The effect whose outcome is in a body, also in one that holds it in JSON.
+/// The number of the effect whose outcome a body holds. The outcome may stand inside JSON.
 pub fn effect_in(body: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once("effect-")?;
@@ -54,7 +54,7 @@ pub fn effect_in(body: &[u8]) -> Option<usize> {
 impl Handler for Ledger {
     const SCHEMA_VERSION: i64 = 1;
 
-    /// One path, two keys: whoever guesses the key from the path may be wrong.
+    /// The same path has two keys, depending on the method: a client that guesses the key from the path may be wrong.
     fn key(&self, method: &Method, _path: &Path) -> KeyRule {
         match method {
             Method::Put => KeyRule::Key("elsewhere".to_owned()),
@@ -69,7 +69,7 @@ impl Handler for Ledger {
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
         let header = |name: &str| request.headers.get(name).unwrap_or_default();
         let instant = |name: &str| header(name).trim_start_matches('@').parse::<i64>().ok();
-        // A place in a session, without what it acknowledges, stands for an id.
+        // For a request of a session, its place without the acknowledgement stands for the id.
         let named = request.headers.get("idempotency-key").or(request.headers.get("semel-session")).unwrap_or_default();
         let id = named.split(";ack=").next().unwrap_or_default().replace('"', "");
         let arguments = [

@@ -1,16 +1,17 @@
-//! The model of a key among clients that may be anybody: a few letters, each of which may arrive at any time, again and again.
+//! The model of a key whose clients may be anybody: a few letters, each of which may arrive at any time, again and again.
 //!
-//! That is the network at its worst: a letter that never arrives was lost, one that arrives twice was repeated, one that arrives
-//! after a later one was overtaken, and a client that crashed has letters on their way as well. An answer that nobody waits for any
-//! more is judged like one that arrives.
+//! This is the network at its worst. A letter that never arrives was lost, one that arrives twice was repeated, and one that
+//! arrives after a later one was overtaken. A client that crashed still has letters on their way. An answer that nobody waits for
+//! is judged like any other.
 //!
-//! What stands for what:
-//! - Time is a list of instants. The wall clock steps from one to the next; with a restart of the process it may fall back by one.
-//! - A handler is synchronous, so nothing waits inside the engine. Where a scope has turns, an execution takes two steps: an attempt
-//!   begins, and what it wrote is not committed yet; then it commits, or the process ends. An attempt of the same id that comes in
-//!   between waits for its turn at the object, and is decided from storage after it.
-//! - "Forget", by which an administrator moves the fence ahead of retention, is what the registry has the object do. What an
-//!   administrator asks a key for is a letter like any other.
+//! How it models the rest:
+//! - Time is a list of instants. The wall clock steps from one to the next; with a restart of the process it may fall back by
+//!   one.
+//! - A handler is synchronous, so nothing waits inside the engine. If a scope has turns, an execution takes two steps: an attempt
+//!   begins, and its writes are not committed yet; then it commits, or the process ends. An attempt of the same id that arrives
+//!   in between waits for its turn at the object, and is then decided from storage.
+//! - "Forget", by which an administrator moves the fence ahead of retention, is what the registry tells the object to do. An
+//!   administrator's request to the key itself is a letter like any other.
 
 use crate::ledger::{MOOD, Mood};
 use crate::oracle::{ADMINISTRATOR, Aim, Asked, Oracle};
@@ -24,10 +25,10 @@ use semel_core::server::Config;
 use stateright::{Model, Property};
 use std::collections::BTreeSet;
 
-/// Whose a session may be.
+/// The possible owners of a session.
 const OWNERS: [&str; 2] = ["ann", "bob"];
 
-/// A letter: one attempt, as often as it arrives.
+/// A letter: one attempt, however often it arrives.
 #[derive(Debug, Clone)]
 pub struct Letter {
     /// Its name in a trace.
@@ -36,47 +37,48 @@ pub struct Letter {
     pub(crate) asked: Asked,
     /// How its execution may go.
     pub moods: &'static [Mood],
-    /// When it arrives at the latest for the first time, if it does: of a careless client, only what was seen protects.
+    /// The latest instant of its first arrival, if it has one. It is for a careless client: only an attempt that the key has seen
+    /// protects such a client.
     first_by_s: Option<i64>,
 }
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// Its name.
     pub name: &'static str,
-    /// What has arrived before, in that order.
+    /// The letters that have arrived before, in order.
     pub before: Vec<Letter>,
-    /// What may arrive.
+    /// The letters that may arrive.
     pub letters: Vec<Letter>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
     /// Whether the clock may fall back over a restart.
     pub may_fall_back: bool,
-    /// What an administrator may forget.
+    /// The instant before which an administrator may have requests forgotten.
     pub forgets_before_s: Option<i64>,
     /// Whether an execution takes two steps.
     pub has_turns: bool,
     /// Whether the host counts starts.
     pub counts_starts: bool,
-    /// Whether, whatever has come about, its owner can take the session over and have a new request executed.
+    /// Whether in every state the session's owner must be able to take it over and have a new request executed.
     pub goes_on: bool,
     /// The settings of the server.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Letters {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: Scope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
-/// An execution under way.
+/// An execution that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Turn {
     begun: usize,
@@ -90,7 +92,7 @@ pub struct State {
     has_fallen_back: bool,
     server: Server,
     turn: Option<Turn>,
-    /// The letters of careless clients that have arrived.
+    /// The letters with a latest first arrival that have arrived.
     arrived: BTreeSet<usize>,
     oracle: Oracle,
 }
@@ -110,20 +112,20 @@ pub enum Step {
     Begins(usize),
     /// A letter arrives and waits for the one that executes.
     Waits(usize),
-    /// What executes commits and is answered, and then what waits.
+    /// The execution commits and is answered, and then the letter that waits.
     Commits,
-    /// The process ends and begins anew.
+    /// The process ends and starts again.
     Crashes,
-    /// It begins anew with a clock that has fallen back.
+    /// The process ends and starts again with a clock that has fallen back.
     CrashesAndFallsBack,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
-    /// An administrator forgets.
+    /// An administrator has the key forget requests.
     Forgets(i64),
 }
 
 impl Letter {
-    /// A letter with an id, executed as `payload`.
+    /// A letter with an id, executed with this payload.
     pub fn change(name: &'static str, by: &str, id: &str, payload: &str) -> Self {
         Self::new(name, Aim::Execute, by, id, (Method::Post, "/k"), payload.to_owned()).with("idempotency-key", id)
     }
@@ -145,18 +147,18 @@ impl Letter {
         letter
     }
 
-    /// A letter that looks an outcome up.
+    /// A letter that looks up an outcome.
     pub fn look_up(name: &'static str, by: &str, id: &str) -> Self {
         Self::new(name, Aim::LookUp, by, id, (Method::Get, &format!("/semel/v1/keys/k/outcomes/{id}")), String::new())
     }
 
-    /// A letter that does nothing but acknowledge.
+    /// A letter that only acknowledges.
     pub fn acknowledge(name: &'static str, by: &str) -> Self {
         let body = "{\"ids\":[]}".to_owned();
         Self::new(name, Aim::Acknowledge, by, "", (Method::Post, "/semel/v1/keys/k/acks"), body)
     }
 
-    /// A letter to an administrator's path of an id's record; `by` says who sends it.
+    /// A letter to an administrator's path for the record of an id. `by` says who sends it.
     pub fn record(name: &'static str, by: &str, aim: Aim, id: &str) -> Self {
         let path = format!("/semel/v1/admin/keys/k/records/{id}");
         let method = if aim == Aim::DeleteRecord { Method::Delete } else { Method::Get };
@@ -173,7 +175,7 @@ impl Letter {
         letter
     }
 
-    /// A letter at a place of the session: its epoch, its number, and up to which it acknowledges.
+    /// A letter at a place of the session: its epoch, its seq, and up to where it acknowledges.
     pub fn place(name: &'static str, by: &str, (epoch, seq, ack): (i64, i64, i64), payload: &str) -> Self {
         let numbers = Numbers { epoch, seq, ack };
         let letter = Self::new(name, Aim::Execute, by, &numbers.id(), (Method::Post, "/k"), payload.to_owned());
@@ -198,7 +200,7 @@ impl Letter {
         Self::take_over_of(name, SESSION, by, own, after)
     }
 
-    /// A letter that takes a session over.
+    /// A letter that takes over the session with this name.
     pub fn take_over_of(name: &'static str, session: &str, by: &str, own: &str, after: Option<i64>) -> Self {
         let after_member = after.map_or(String::new(), |after| format!(",\"after\":{after}"));
         let body = format!("{{\"name\":\"{session}\"{after_member}}}");
@@ -206,7 +208,7 @@ impl Letter {
         Self::new(name, Aim::TakeOver(after), by, session, to, body).with("idempotency-key", own)
     }
 
-    /// A letter that deletes all of the key.
+    /// A letter that deletes the key.
     pub fn delete_key(name: &'static str, by: &str) -> Self {
         let to = (Method::Delete, "/semel/v1/admin/keys/k");
         Self::new(name, Aim::DeleteKey, by, "", to, String::new()).with("idempotency-key", name.replace(' ', "-"))
@@ -245,28 +247,28 @@ impl Letter {
         self
     }
 
-    /// The same with a handler that may do any of these.
+    /// The same letter, whose execution may go in any of these ways.
     pub fn going(self, moods: &'static [Mood]) -> Self {
         Self { moods, ..self }
     }
 
-    /// The same, but it never arrives later unless it has arrived by then.
+    /// The same letter; it never arrives for the first time after this instant.
     pub fn first_by(self, instant_s: i64) -> Self {
         Self { first_by_s: Some(instant_s), ..self }
     }
 
-    /// The same with a deadline.
+    /// The same letter with a deadline.
     pub fn by(self, deadline_s: i64) -> Self {
         self.with("semel-deadline", (deadline_s * 1000).to_string())
     }
 
-    /// The same with a first-sent.
+    /// The same letter with a first-sent.
     pub fn first_sent(mut self, first_sent_s: i64) -> Self {
         self.asked.first_sent_s = Some(first_sent_s);
         self.with("semel-first-sent", format!("@{first_sent_s}"))
     }
 
-    /// The same with an acknowledgement.
+    /// The same letter with an acknowledgement.
     pub fn acknowledging(mut self, id: &str, until_s: i64) -> Self {
         if self.asked.id != id {
             self.asked.acknowledges.push(id.to_owned());
@@ -295,8 +297,9 @@ impl Letters {
         state.oracle.watch(asked, known, &state.server, &arrived, wall_ms);
     }
 
-    /// Whether somebody can take the session over from here, and have a new request executed at the next number: two letters of their own, which
-    /// nothing that is on its way keeps from arriving first. They are tried beside the state, and leave nothing in it.
+    /// Whether `by` can take the session over from here and have a new request executed at the next seq. These are two new
+    /// letters, and nothing that is on its way can keep them from arriving first. They are tried on a copy, so the state stays as
+    /// it is.
     fn goes_on(&self, state: &State, by: &str) -> bool {
         let (mut server, wall_ms) = (state.server.clone(), self.wall_ms(state));
         let mut arrives = |letter: Letter| {
@@ -424,7 +427,7 @@ impl Model for Letters {
     fn properties(&self) -> Vec<Property<Self>> {
         let never =
             Never::ALL.iter().filter(|property| **property != Never::Wedged).map(|property| property.property());
-        // Once a state, and not at each step to it.
+        // Checked for each state, and not at each step, so that each state is checked only once.
         let wedged: Property<Self> = Property::always(Never::Wedged.name(), |model: &Self, state: &State| {
             let goes_on = |owner: &&str| rules::without(model.without, || model.goes_on(state, owner));
             !model.scope.goes_on || OWNERS.iter().any(goes_on)

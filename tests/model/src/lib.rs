@@ -1,30 +1,33 @@
-//! Every order of events within small bounds: the real decisions of both halves under a model checker.
+//! Explores every order of events within small bounds: a model checker runs the real decisions of both halves.
 //!
 //! Nothing of Semel is copied here. The server is the real engine behind the real router, with its memory, on tables in memory.
 //! The client is the real machine, on rows in memory.
 //!
-//! - [`letters`]: a key among clients that may be anybody. [`scopes`]: what is explored of it
-//! - [`tabs`]: the tabs of one client, with the store that they share. [`tab_scopes`]: what is explored of them
-//! - [`tab_state`]: the state of all that
-//! - [`tab`], [`messages`], [`answers`]: a tab, what it sends, what it hears
-//! - [`holders`]: the tabs of one client that contend for a session, with the store that they share. [`holder_scopes`]: what is explored of them
-//! - [`holder_state`]: the state of all that, and its judge
-//! - [`holder`], [`frames`]: a tab with the machine of its session, what it sends
+//! Each model has a module, and another with its scopes, which say what is explored:
+//!
+//! - [`letters`], [`scopes`] and, for sessions, [`session_scopes`]: a key whose clients may be anybody
+//! - [`batches`], [`batch_scopes`]: a key that takes batches and frames
+//! - [`groups`], [`group_scopes`]: a key whose commits take time, and which commits together what arrives meanwhile
+//! - [`remotes`], [`remote_scopes`]: a key whose requests are executed [`elsewhere`]. [`remote_judge`]: its judge
+//! - [`effects`], [`effect_scopes`]: a key that emits requests to another. [`effect_state`], [`effect_judge`]: its state and its
+//!   judge. [`payer`]: its handler. [`effect_tables`]: its tables
+//! - [`tabs`], [`tab_scopes`]: the tabs of one client, with the store that they share. [`tab_state`]: its state. [`tab`]: one tab
+//! - [`holders`], [`holder_scopes`]: the tabs of one client that contend for a session, with the store that they share.
+//!   [`holder_state`]: its state and its judge. [`holder`]: one tab with the machine of its session
+//!
+//! What they share:
+//!
+//! - [`messages`], [`frames`], [`answers`]: what a tab and a session send, and what they get
 //! - [`history`]: what stands for a machine of the client
-//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, what is committed. [`database`]: what goes wrong with
-//!   that. [`values`]: the rows of one statement
-//! - [`session_scopes`]: what is explored of sessions. [`session_judge`]: what the judge knows of them
-//! - [`batches`]: a key that takes batches and frames. [`batch_scopes`]: what is explored of it
-//! - [`groups`]: a key whose commits take their time, with what they bring together. [`group_scopes`]: what is explored of it
-//! - [`remotes`]: a key whose requests are executed [`elsewhere`]. [`remote_scopes`]: what is explored of it. [`remote_judge`]: its judge
-//! - [`effects`]: a key that has requests sent to another. [`effect_scopes`]: what is explored of it. [`effect_state`], [`effect_judge`]:
-//!   the state of all that, and its judge. [`payer`]: its handler. [`effect_tables`]: what it has committed of them
-//! - [`oracle`]: the judge. [`properties`]: what must never be, and what must be sometimes
-//! - [`mutants`]: for each rule, the property that finds out when it does not hold
+//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, and what is committed. [`database`]: the
+//!   faults of the storage. [`values`]: the rows of one statement
+//! - [`oracle`], [`session_judge`]: the judge, and its part for sessions. [`properties`]: what must never happen, and what must
+//!   happen sometimes
+//! - [`mutants`]: for each rule, the property that is broken without it
 //!
 //! Invariants:
-//! - A step has one successor: no wall clock, no randomness.
-//! - A state is all there is: two states that are equal behave alike from then on.
+//! - A step has one successor: there is no wall clock and no randomness.
+//! - A state is complete: two equal states behave alike from then on.
 
 pub mod answers;
 pub mod batch_scopes;

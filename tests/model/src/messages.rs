@@ -1,6 +1,6 @@
-//! What a tab sends, as it is on its way.
+//! The messages of a tab, while they are on their way.
 //!
-//! Invariant: a message is its bytes. Two that are alike are one: it may arrive any number of times anyway.
+//! Invariant: a message is its bytes. Two equal messages are one, because any message may arrive any number of times.
 
 use crate::oracle::{Aim, Asked};
 use crate::tab::OWNER;
@@ -20,7 +20,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// What a client transmits.
+    /// The message that a client transmits.
     pub fn new(made: &Transmission) -> Self {
         Self {
             method: made.request.method.clone(),
@@ -34,7 +34,7 @@ impl Message {
         Headers::from_lines(&self.headers)
     }
 
-    /// As it arrives with somebody's login.
+    /// The request, as it arrives with somebody's login.
     pub fn request(&self, login: &str) -> Request {
         let mut headers = self.headers();
         headers.append("authorization", format!("Bearer {login}"));
@@ -42,7 +42,7 @@ impl Message {
         Request { method: Method::new(&self.method), path, headers, body: self.body.clone() }
     }
 
-    /// What for.
+    /// What it asks for.
     pub fn aim(&self) -> Aim {
         match self.target.rsplit('/').next() {
             Some("acks") => Aim::Acknowledge,
@@ -65,12 +65,12 @@ impl Message {
             .map(|deadline_ms| deadline_ms / 1000)
     }
 
-    /// Whether it can't be executed, and asks for no more than the key and the outcome.
+    /// Whether it is a probe: its deadline is past, so it can't be executed and only asks for the key and the outcome.
     pub fn is_probe(&self) -> bool {
         self.aim() == Aim::Execute && self.deadline_s() == Some(0)
     }
 
-    /// The ids that it acknowledges, but those of cancellations.
+    /// The ids that it acknowledges, without those of cancellations.
     pub fn acknowledges(&self) -> Vec<String> {
         let riding = header::acks(&self.headers()).expect("acknowledgements of the client");
         let posted = match self.aim() {
@@ -81,7 +81,7 @@ impl Message {
         ids.filter(|id| !id.starts_with("cancel-")).collect()
     }
 
-    /// As the judge sees it.
+    /// The message as the judge sees it.
     pub fn asked(&self) -> Asked {
         let first_sent = self.headers().get("semel-first-sent").map(|text| text.trim_start_matches('@').parse::<i64>());
         let id = self.id();

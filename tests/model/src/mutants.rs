@@ -1,6 +1,7 @@
-//! For each rule, what finds out that it does not hold; and for each flaw of a host that commits together.
+//! For each rule of the core, and for each flaw of a host that commits together: the scope and the property that show its absence
+//! or its presence.
 //!
-//! Invariant: every rule and every flaw is listed, each with the scope and the property that catch it.
+//! Invariant: every rule and every flaw is listed.
 
 use crate::batch_scopes;
 use crate::batches::Batches;
@@ -22,7 +23,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// The scope in which a rule is missed, and the property that is broken then.
+/// The scope that needs a rule, and the property that is broken without it.
 pub fn caught(rule: Rule) -> (&'static str, Never) {
     match rule {
         Rule::Principal => ("principals", Never::Learnt),
@@ -124,7 +125,7 @@ pub fn caught(rule: Rule) -> (&'static str, Never) {
     }
 }
 
-/// A counter-example to a property without a rule: a line a step, or `None`.
+/// A counter-example to a property with a rule switched off: one line a step. `None` if there is none.
 pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<String>> {
     if let Some(scope) = tab_scopes::named(scope) {
         return trace(&Tabs { scope, without: Some(rule) }, property);
@@ -145,7 +146,7 @@ pub fn counter_example(rule: Rule, scope: &str, property: Never) -> Option<Vec<S
     trace(&Letters { scope, without: Some(rule) }, property)
 }
 
-/// The scope in which a flaw of the host is missed, and the property that is broken then.
+/// The scope that shows a flaw of the host, and the property that the flaw breaks.
 pub fn found(flaw: Flaw) -> (&'static str, Never) {
     match flaw {
         Flaw::Isolation => ("groups crash", Never::Entangled),
@@ -156,7 +157,7 @@ pub fn found(flaw: Flaw) -> (&'static str, Never) {
     }
 }
 
-/// A counter-example to a property where the host has a flaw.
+/// A counter-example to a property for a host with a flaw.
 pub fn flawed_example(flaw: Flaw, scope: &str, property: Never) -> Option<Vec<String>> {
     trace(&Groups { scope: group_scopes::named(scope)?, flaw: Some(flaw) }, property)
 }
@@ -170,7 +171,7 @@ where
     let first = HasDiscoveries::AnyOf(BTreeSet::from([property.name()]));
     let checker = model.clone().checker().finish_when(first).spawn_bfs().join();
     let mut steps = checker.discovery(property.name())?.into_actions();
-    // The checker stops some states after the first that it finds, so a trace has steps that are of no account.
+    // The checker doesn't stop at the very first state that breaks the property, so a trace may have steps that aren't needed.
     let mut at = 0;
     while at < steps.len() {
         let mut fewer = steps.clone();
@@ -185,7 +186,7 @@ where
     Some(steps.iter().map(|step| model.format_action(step)).collect())
 }
 
-/// Whether the steps are possible, one after the other, and break a property.
+/// Whether the steps are possible, one after the other, and break the property.
 fn breaks<M>(model: &M, steps: &[M::Action], property: Never) -> bool
 where
     M: Model,

@@ -1,6 +1,6 @@
-//! The judge: it sees what is committed and what is answered, as an outsider would, and knows what must not be.
+//! The judge: it watches effects and answers, as an outsider would, and knows what must never happen.
 //!
-//! Invariant: it looks at effects and at answers on the wire, never at records. What it knows of records is how many there are.
+//! Invariant: it looks at effects and at answers on the wire, never at records. Of records it knows only the number.
 
 use crate::ledger::effect_in;
 use crate::properties::{Never, Sometimes};
@@ -15,40 +15,40 @@ use semel_core::server::storage::sessions::state::WINDOW;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Who may know and do more than others.
+/// The principal that may learn and do more than others.
 pub const ADMINISTRATOR: &str = "semel:admin";
 
-/// What an attempt asks for, of which id.
+/// What an attempt asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aim {
-    /// That its own id is executed.
+    /// To execute its own id.
     Execute,
     /// To read.
     Read,
-    /// That the named id is cancelled.
+    /// To cancel the named id.
     Cancel,
     /// The outcome of the named id.
     LookUp,
     /// Nothing but its acknowledgements.
     Acknowledge,
-    /// That the record of the named id is deleted.
+    /// To delete the record of the named id.
     DeleteRecord,
-    /// That all of the key is deleted.
+    /// To delete the key.
     DeleteKey,
-    /// That the named id, which is in doubt, is settled so.
+    /// To settle the named id, which is in doubt, in this way.
     Resolve(Word),
-    /// That the named session gets a new holder, after this epoch.
+    /// To take over the named session, after this epoch.
     TakeOver(Option<i64>),
 }
 
 /// An attempt as the judge sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Asked {
-    /// What for.
+    /// What it asks for.
     pub aim: Aim,
-    /// The id that is meant.
+    /// The id that it is about.
     pub id: String,
-    /// Who asks.
+    /// Who sends it.
     pub by: String,
     /// The payload.
     pub payload: String,
@@ -56,28 +56,28 @@ pub struct Asked {
     pub first_sent_s: Option<i64>,
     /// Its place in the session.
     pub place: Option<Numbers>,
-    /// The ids that it acknowledges, but its own.
+    /// The ids that it acknowledges, without its own.
     pub acknowledges: Vec<String>,
 }
 
-/// What the judge remembers.
+/// The judge's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Oracle {
-    /// What did not hold.
+    /// The properties that were broken.
     pub broken: BTreeSet<Never>,
-    /// What came about.
+    /// What has happened.
     pub seen: BTreeSet<Sometimes>,
     /// The ids of which somebody was told that they never ran and never will.
     denied: BTreeSet<String>,
-    /// The ids whose owner has acknowledged them.
+    /// The ids that their owners have acknowledged.
     acknowledged: BTreeSet<String>,
-    /// What was first sent before this was refused for it, or forgotten.
+    /// Requests first sent before this were refused because of the fence, or were forgotten.
     fence_s: i64,
     crashes: BTreeMap<String, i64>,
     session: SessionJudge,
 }
 
-/// What a problem says.
+/// What a problem claims.
 pub(crate) struct Claim {
     pub executed: Executed,
     pub retry: Retry,
@@ -95,23 +95,23 @@ impl Claim {
 }
 
 impl Oracle {
-    /// Ids that were first sent before this are forgotten by an administrator.
+    /// An administrator has had requests forgotten that were first sent before this.
     pub fn forgets_before(&mut self, fence_s: i64) {
         self.fence_s = self.fence_s.max(fence_s);
         self.session.may_be_gone();
     }
 
-    /// An attempt was answered, when there had been `known` effects.
+    /// An attempt was answered. Before it there were `known` effects.
     pub fn watch(&mut self, asked: &Asked, known: usize, server: &Server, arrived: &Arrived, wall_ms: i64) {
         let all = server.tables.effects.len();
         self.watch_one(asked, known.min(all)..all, server, arrived, wall_ms);
     }
 
-    /// An attempt of several that were committed together: these effects are its own.
+    /// One attempt of several that were committed together was answered. `own`: its own effects.
     pub fn watch_one(&mut self, asked: &Asked, own: Range<usize>, server: &Server, arrived: &Arrived, wall_ms: i64) {
         let effects = &server.tables.effects;
         for acknowledged in &asked.acknowledges {
-            // Where nothing ran, there may be the word that nothing will to acknowledge.
+            // An id that did not run can be acknowledged too: the word that it never will is then its outcome.
             let is_owner = |(_, effect): (usize, &Effect)| effect.principal == asked.by;
             if first_of(effects, acknowledged).map_or(self.denied.contains(acknowledged), is_owner) {
                 self.acknowledged.insert(acknowledged.clone());
@@ -134,14 +134,14 @@ impl Oracle {
         if claim.as_ref().is_some_and(|claim| claim.executed == Executed::No) && !own.is_empty() {
             self.broken.insert(Never::NoOfEffect);
         }
-        // A cancellation, deletion or take-over may also be answered from its own record, which says that it ran itself.
+        // A cancellation, deletion or take-over may also be answered from its own record. `yes` then says that this command ran.
         let is_command = matches!(asked.aim, Aim::Cancel | Aim::DeleteRecord | Aim::DeleteKey | Aim::TakeOver(_));
         let is_own = |claim: &Claim| is_command && claim.executed == Executed::Yes;
         if let Some(claim) = claim.filter(|claim| !is_own(claim)) {
             self.watch_claim(&asked.id, claim.executed, claim.retry, effects);
         }
         let config = server.config();
-        // Of the one session that takes places.
+        // Only one session of a model takes places, so its window bounds all of them.
         let sessions = &server.tables.sessions;
         if sessions.places() as i64 > WINDOW || sessions.sessions() as u64 > config.sessions_max {
             self.broken.insert(Never::Overfull);
@@ -155,7 +155,7 @@ impl Oracle {
 
     fn watch_effect(&mut self, asked: &Asked, effects: &[Effect], number: usize, wall_ms: i64) {
         let (before, effect) = (&effects[..number], &effects[number]);
-        // The key's clock has come at least as far as any commit.
+        // The key's clock is not behind any commit.
         let clock_ms = before.iter().map(|effect| effect.at_ms).max().unwrap_or(0).max(wall_ms);
         let is_before_fence = effect.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.fence_s);
         for (is_broken, property) in [
@@ -245,7 +245,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told an outcome of an id: it must be the first.
+    /// Somebody was told an outcome of an id. It must be that of the id's first effect.
     pub fn watch_outcome(&mut self, id: &str, told: Option<usize>, effects: &[Effect]) {
         let first = first_of(effects, id).map(|(number, _)| number + 1);
         if told.is_none() || told != first {
@@ -272,14 +272,14 @@ fn first_of<'a>(effects: &'a [Effect], id: &str) -> Option<(usize, &'a Effect)> 
     effects.iter().enumerate().find(|(_, effect)| effect.id == id)
 }
 
-/// Of what was committed together, after those that are known: the effects of each, in the order in which they came, with their ids and
-/// answers; and whether there are none but theirs, in that order.
+/// Divides the effects of one commit, those after the first `known`, among its requests. `came`: their ids and answers, in the
+/// order of arrival. Returns the effects of each request, and whether the commit has no other effects, in that order.
 pub fn own_effects(effects: &[Effect], known: usize, came: &[(&str, &Answer)]) -> (Vec<Range<usize>>, bool) {
     let is_executed = |answer: &Answer| answer.headers.get("semel-status") == Some("executed");
     let is_denied = |answer: &Answer| Claim::of(answer).is_some_and(|claim| claim.executed == Executed::No);
     let mut next = known;
     let own = |(n, (id, answer)): (usize, &(&str, &Answer))| {
-        // Where the same comes again: of what this one says that it did not do, or does not know, that one did.
+        // If an id occurs again, an effect that this attempt denies or does not know of belongs to the later attempt.
         let mut later = came[n + 1..].iter().filter(|(later, _)| later == id);
         let is_later = later.any(|(_, later)| is_denied(answer) || is_executed(later)) && !is_executed(answer);
         let begin = next;

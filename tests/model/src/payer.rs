@@ -1,6 +1,7 @@
-//! The handler of keys that send to each other: what it is told to pay, it has another key credited with.
+//! The handler of keys that send to each other: a payment at one key emits a credit to another.
 //!
-//! Invariant: a credit says which payment it is of, and when that was made: one that is made anew, after its key was put back, is another.
+//! Invariant: a credit names its payment and when that was made. A payment that is made again, after its key was put back, has
+//! another name.
 
 use crate::ledger::MOOD;
 use semel_core::message::{Method, Request, Response};
@@ -9,9 +10,9 @@ use semel_core::server::handler::Outgoing;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, Value};
 
-/// The key that credits are for. The name of the one that sends is that of all tables here.
+/// The key that gets the credits. All tables of the model are those of the key that sends.
 pub const RECEIVER: &str = "receiver";
-/// What the header [`MOOD`] says where the handler knows no credits.
+/// The value of the header [`MOOD`] at which the handler knows no credits.
 pub const KNOWS_NONE: &str = "knows none";
 
 /// The handler.

@@ -1,6 +1,6 @@
-//! What is explored of the letters: small worlds, each around some of the rules.
+//! The scopes of the letters: small worlds, each around some of the rules.
 //!
-//! Invariant: no scope asks for what is not promised. The last instant lies within two retentions of the first.
+//! Invariant: no scope checks what Semel doesn't promise. The last instant lies within two retentions of the first.
 
 use crate::ledger::Mood;
 use crate::letters::{Letter, Scope};
@@ -9,7 +9,7 @@ use crate::properties::Sometimes;
 use crate::session_scopes;
 use semel_core::server::Config;
 
-/// The retention where it matters, in s.
+/// The retention, in s, in scopes that depend on it.
 const RETENTION_S: i64 = 1_000;
 const PRINCIPALS: (&str, &str) = ("ann", "bob");
 
@@ -17,7 +17,7 @@ fn config() -> Config {
     Config { retention_s: RETENTION_S, open: true, ..Config::default() }
 }
 
-/// All of them.
+/// All scopes of letters.
 pub fn all() -> Vec<Scope> {
     let mut all = vec![
         fence(),
@@ -36,12 +36,12 @@ pub fn all() -> Vec<Scope> {
     all
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<Scope> {
     all().into_iter().find(|scope| scope.name == name)
 }
 
-/// The fence and what it protects: retention, ids with and without first-sent, a clock that falls back.
+/// The fence and what it protects: retention, ids with and without first-sent, and a clock that falls back.
 fn fence() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -63,7 +63,8 @@ fn fence() -> Scope {
     }
 }
 
-/// A client that does not keep to its first-sent, nor to the deadline that it announces: it is protected by what was seen.
+/// A client that keeps neither to its first-sent nor to the deadline that it announces. The attempts that the key has seen
+/// protect it.
 fn careless() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -87,7 +88,8 @@ fn careless() -> Scope {
     }
 }
 
-/// An administrator who forgets. An id without first-sent is not protected then: the fence can't tell how old it is.
+/// An administrator who has requests forgotten. An id without first-sent is not protected then, because the fence can't tell how
+/// old it is.
 fn forget() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -109,8 +111,8 @@ fn forget() -> Scope {
     }
 }
 
-/// An administrator who deletes records and all of the key, and cancels; and somebody who asks the same without being one. The
-/// clock of bob's client is ahead.
+/// An administrator who deletes records and the key, and cancels; and somebody who asks for the same without being one. The clock
+/// of bob's client is ahead.
 fn administrator() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -143,7 +145,7 @@ fn administrator() -> Scope {
     }
 }
 
-/// Cancelling, with and without first-sent, before and after.
+/// Cancelling, with and without first-sent, before and after the execution.
 fn cancel() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -167,7 +169,7 @@ fn cancel() -> Scope {
     }
 }
 
-/// Two principals, one id; acknowledgements by the owner, by another, and by the request itself.
+/// Two principals with the same id; acknowledgements by the owner, by another, and by the request itself.
 fn principals() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -216,7 +218,7 @@ fn turns() -> Scope {
     }
 }
 
-/// Tombstones that records carry, and that lie in chunks: what is acknowledged one by one, and at once.
+/// Tombstones in the rows of records and in chunks: requests that are acknowledged one by one, and all at once.
 fn packed() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -244,8 +246,8 @@ fn packed() -> Scope {
     }
 }
 
-/// A key that is deleted with packed tombstones in it, of a client whose clock is ahead: no row tells when their requests were first
-/// sent, so no fence is behind them.
+/// A key that is deleted with packed tombstones in it. The clock of the client is ahead, and no row says when those requests were
+/// first sent, so the fence may not have passed them.
 fn deleted_key() -> Scope {
     let (ann, _) = PRINCIPALS;
     Scope {
@@ -270,7 +272,7 @@ fn deleted_key() -> Scope {
     }
 }
 
-/// A handler that fails and crashes, reads that write, a key that gets full.
+/// A handler that fails and crashes, reads that write, and a key that becomes full.
 fn handler() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {
@@ -297,7 +299,7 @@ fn handler() -> Scope {
     }
 }
 
-/// Executions that end the process, and what may be blamed for it: starts are counted while the object is young.
+/// Executions that end the process, and requests that may be blamed for it: starts are counted while the object is young.
 fn suspects() -> Scope {
     let (ann, bob) = PRINCIPALS;
     Scope {

@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! - The tables hold what is committed. A crash takes the engine's memory and nothing else.
-//! - A handler that crashes is counted by a fresh engine, as the host of the object does it.
-//! - A batch is dealt with as the host does it: in one commit; one by one where that crashes, or may have ended the process before.
-//! - Where starts are counted, it is the host's part that is told here: of what may have ended the process before, the start is
-//!   counted and durable before it runs, and it runs alone.
+//! - A new engine counts a handler's crash, as the object's host does it.
+//! - A batch goes as in the host: in one commit, or one by one if that crashes or if one of its requests may have ended the
+//!   process before.
+//! - If starts are counted, this does the host's part: the start of a suspect is counted and durable before it runs, and it runs
+//!   alone.
 
 use crate::database::{Crash, Database, Fate, Undo};
 use crate::ledger::Ledger;
@@ -19,12 +20,12 @@ use semel_core::server::batch::{Batch, Element};
 use semel_core::server::edge::router::{Route, route};
 use semel_core::server::{Access, Answer, Config, Engine, Gate, SqlError, engine::Arrival};
 
-/// The key's object and what it has committed.
+/// The key's object, and what it has committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Server {
     config: Config,
     engine: Engine<Ledger>,
-    /// When the process started, where starts are counted.
+    /// When the process started, if starts are counted.
     started_ms: Option<i64>,
     /// What is committed.
     pub tables: Tables,
@@ -33,10 +34,10 @@ pub struct Server {
 /// What became of an attempt.
 #[derive(Debug)]
 pub struct Arrived {
-    /// What the caller gets.
+    /// The answer that the caller gets.
     pub answer: Answer,
-    /// Whether the handler crashed on it in a way that must be counted: it panicked, or it ended the process and was suspected of
-    /// it before.
+    /// Whether the handler crashed on it in a way that must be counted: it panicked, or it ended the process and was a suspect
+    /// before.
     pub is_crash: bool,
     /// Whether the process ended on it, so that nobody is answered.
     pub has_ended: bool,
@@ -47,7 +48,7 @@ impl Arrived {
         Self { answer, is_crash: false, has_ended: false }
     }
 
-    /// What a caller makes of it where the object did not answer.
+    /// What a caller gets if the process ended.
     pub fn ended(wall_ms: i64, is_crash: bool) -> Self {
         let answer = Answer::unavailable("the object did not answer").stamped(wall_ms, None);
         Self { answer, is_crash, has_ended: true }
@@ -57,13 +58,13 @@ impl Arrived {
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Together {
-    /// Of its elements in order. Fewer than there are: the process ended.
+    /// The result of each element, in order. If there are fewer than elements, the process ended.
     pub arrived: Vec<Arrived>,
-    /// What refuses all of it.
+    /// The problem that refuses the whole batch.
     pub refusal: Option<Problem>,
-    /// Whether it was begun in one commit, and not one by one.
+    /// Whether it was executed in one commit, and not one by one.
     pub in_one: bool,
-    /// Whether what had to go wrong did.
+    /// Whether the fault that was asked for came.
     pub is_fated: bool,
 }
 
@@ -73,12 +74,12 @@ impl Server {
         Self { engine: Engine::new(Ledger, config.clone()), config, started_ms: None, tables: Tables::default() }
     }
 
-    /// The same with a host that counts starts.
+    /// The same key, with a host that counts starts.
     pub fn counting_starts(self, started_ms: i64) -> Self {
         Self { started_ms: Some(started_ms), ..self }
     }
 
-    /// The process ends, and another begins. What it had committed stays.
+    /// The process ends, and another starts. What was committed stays.
     pub fn crash(&mut self, wall_ms: i64) {
         self.forget_all();
         self.started_ms = self.started_ms.map(|_| wall_ms);
@@ -88,9 +89,10 @@ impl Server {
         self.engine = Engine::new(Ledger, self.config.clone());
     }
 
-    /// The key whose object is asked, and who asks it; or the router's own answer.
+    /// The key whose object gets the request, and the principal; or the router's own answer.
     ///
-    /// What is for administrators goes to the object whoever asks, for it must not rest on the router alone.
+    /// A request to an administrator's path reaches the object whoever sends it, to test that the object checks the principal
+    /// too.
     pub fn object_of(config: &Config, request: &Request, wall_ms: i64) -> Result<(Key, Principal), Answer> {
         let path = request.path.with_query();
         if let ["semel", "v1", "admin", "keys", key, ..] = request.path.segments().as_slice() {
@@ -111,15 +113,16 @@ impl Server {
         self.arrive_at(request, wall_ms, Database::open).0
     }
 
-    /// Answers an attempt as one of many in a transaction that is open; what fails of it is undone so. Whether what had to go wrong did.
+    /// Answers an attempt as one of several in an open transaction, in which its failure is rolled back as `undo` says. Returns
+    /// also whether the fault came.
     pub fn arrive_within(&mut self, request: &Request, wall_ms: i64, undo: Undo, fate: Fate) -> (Arrived, bool) {
         let (arrived, left) =
             self.arrive_at(request, wall_ms, |tables| Database::open(tables).nested(undo).bound_to(fate));
         (arrived, left.is_none_or(|left| left == Fate::Fine))
     }
 
-    /// Answers attempts that waited for the same commit, as the host asks for them at once, in a transaction that is open; `None`: nothing was
-    /// done, and each is to be asked for by itself. Whether what had to go wrong did.
+    /// Answers attempts that waited for the same commit together, within an open transaction, as the host does. `None`: nothing
+    /// was done, and each has to be executed by itself. Returns also whether the fault came.
     pub fn arrive_together(
         &mut self,
         requests: &[Request],
@@ -138,7 +141,7 @@ impl Server {
         let database = Database::open(std::mem::take(&mut self.tables)).nested(undo).bound_to(fate);
         let answers = self.engine.group(&database, &arrivals);
         let (crash, left) = (database.crash(), database.fate());
-        // Of a process that has ended nothing is kept anyway.
+        // If the process has ended, the caller throws these tables away.
         self.tables = database.close();
         let arrived = match crash {
             None => answers.map(|answers| answers.into_iter().map(Arrived::told).collect()),
@@ -151,7 +154,7 @@ impl Server {
         (arrived, left == Fate::Fine)
     }
 
-    /// With what has yet to go wrong at its object.
+    /// Answers an attempt. Returns also the fault that has yet to come, if the request reached the object.
     fn arrive_at(
         &mut self,
         request: &Request,
@@ -167,7 +170,7 @@ impl Server {
         (arrived, Some(left))
     }
 
-    /// Answers the attempt that its object is handed, on tables that are opened so.
+    /// Answers an attempt that has reached the object, on tables that `open` opens.
     fn attend(&mut self, arrival: Arrival<'_>, open: impl FnOnce(Tables) -> Database) -> (Arrived, Fate) {
         let Arrival { request, wall_ms, .. } = arrival;
         let is_suspect = self.is_suspect((&request.method, request.path.with_query()), &request.headers, wall_ms);
@@ -200,7 +203,7 @@ impl Server {
         (arrived, fate)
     }
 
-    /// Whether it may have ended the process that ran before.
+    /// Whether this request is a suspect: it may have ended the process before.
     pub fn suspects(&self, request: &Request, wall_ms: i64) -> bool {
         self.is_suspect((&request.method, request.path.with_query()), &request.headers, wall_ms)
     }
@@ -210,7 +213,7 @@ impl Server {
             && !self.engine.has_outcome(&Database::open(self.tables.clone()), headers)
     }
 
-    /// Answers a batch, where this goes wrong with its commit.
+    /// Answers a batch, with a fault in its commit.
     pub fn together(&mut self, asked: Asked<'_>, batch: Result<Batch, Problem>, fate: Fate) -> Together {
         let nothing = |refusal| Together { arrived: Vec::new(), refusal, in_one: true, is_fated: true };
         let batch = match batch {
@@ -252,7 +255,7 @@ impl Server {
         }
     }
 
-    /// What of its fate a batch has not met yet befalls what goes along with it.
+    /// Executes the elements one by one. A fault that hasn't come yet meets the commit of the batch's acknowledgements.
     fn one_by_one(&mut self, asked: Asked<'_>, batch: Batch, fate: Fate) -> Together {
         let Asked { key, asker, wall_ms } = asked;
         let mut shell = batch.clone();
@@ -279,8 +282,8 @@ impl Server {
         Together { arrived, refusal: answered.err(), in_one: false, is_fated }
     }
 
-    /// An administrator has the key forget what was first sent before an instant. Whether there is anything that it could forget: a
-    /// key that nobody has used takes every id as new.
+    /// An administrator has the key forget requests first sent before an instant. Returns whether the key has been used: a key
+    /// that hasn't takes every id as new.
     pub fn forget(&mut self, before_s: i64, wall_ms: i64) -> Result<bool, SqlError> {
         let database = Database::open(std::mem::take(&mut self.tables));
         let forgotten = self.engine.forget(&database, wall_ms, before_s);
@@ -288,7 +291,7 @@ impl Server {
         forgotten.map(|()| self.tables.is_used())
     }
 
-    /// What the engine is set to.
+    /// The engine's settings.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -1,6 +1,7 @@
-//! A tab: the real client, made anew for each step from all that it was told.
+//! A tab: the real client, rebuilt for each step from everything that it was told.
 //!
-//! Invariant: whoever tells the client anything does what it asks for at once. So nothing that it asked for is left over.
+//! Invariant: after the client was told something, the host does at once what the client asks for, so no request of the client is
+//! left over.
 
 use crate::history::{Digest, History};
 use crate::messages::Message;
@@ -9,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// How far a deadline lies ahead.
+/// How far ahead a deadline lies, in ms.
 pub const TIMEOUT_MS: i64 = 100_000;
-/// Whose tabs they are.
+/// The principal of the tabs.
 pub const OWNER: &str = "ann";
 
-/// What the application wants: a request, and the key that it belongs to.
+/// A request that the application makes, and the key that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Wish {
     /// The id.
@@ -41,24 +42,24 @@ impl Wish {
     }
 }
 
-/// What a client is told.
+/// Something that a client is told.
 #[derive(Debug, Clone)]
 pub enum Told {
-    /// What is stored.
+    /// The rows that are stored.
     Stored(Vec<(String, Vec<u8>)>),
-    /// The application wants something.
+    /// The application makes a request.
     Wish(Wish),
     /// What became of a row.
     Changed(Ticket, Option<Vec<u8>>),
     /// An answer came.
     Answered(u64, Answer),
-    /// None comes.
+    /// No answer will come.
     Lost(u64),
     /// The caller has its answer.
     Delivered(Ticket),
     /// The application gives a request up.
     GivesUp(Ticket),
-    /// The application sends a paused request on.
+    /// The application resumes a paused request.
     Resumes(Ticket),
     /// Time has passed.
     Wakes,
@@ -70,7 +71,7 @@ pub struct Tab {
     owner: String,
     give_up_after_ms: Option<i64>,
     history: History<Told>,
-    /// Of every field of the client.
+    /// A digest of every field of the client.
     digest: u64,
     /// When the client is to be woken.
     pub wakes_ms: Option<i64>,
@@ -78,16 +79,16 @@ pub struct Tab {
     pub tickets: BTreeMap<String, Ticket>,
     /// The attempts that may still be answered.
     pub under_way: BTreeMap<u64, Arc<Message>>,
-    /// The requests whose receiver has the answer, which the client does not know yet.
+    /// The requests whose answers were handed over, which the client does not know yet.
     pub handed_over: Vec<Ticket>,
-    /// The requests that pause.
+    /// The requests that are paused.
     pub paused: Vec<Ticket>,
-    /// The ids for which somebody waits here.
+    /// The ids for which a caller waits in this tab.
     pub callers: Vec<String>,
 }
 
 impl Tab {
-    /// A tab that was opened.
+    /// A tab that was just opened.
     pub fn new(owner: String, give_up_after_ms: Option<i64>) -> Self {
         Self {
             owner,
@@ -103,13 +104,13 @@ impl Tab {
         }
     }
 
-    /// The client as all that it was told has made it.
+    /// The client, rebuilt from everything that it was told.
     pub fn client(&self) -> Client {
         let mut client = Client::new(Settings {
             outbox: "outbox".to_owned(),
             owner: self.owner.clone(),
             principal: OWNER.to_owned(),
-            // It sends again at once: time steps from instant to instant.
+            // It sends again at once, because time steps from instant to instant.
             retry_interval_ms: 0,
             attempt_timeout_ms: TIMEOUT_MS,
             give_up_after_ms: self.give_up_after_ms,
@@ -123,7 +124,7 @@ impl Tab {
         client
     }
 
-    /// Tells the client something, and gives what it asks for.
+    /// Tells the client something, and returns what it asks for.
     pub fn tell(&mut self, client: &mut Client, now_ms: i64, told: Told) -> Vec<Action> {
         tell(client, now_ms, &told);
         self.history.push(now_ms, told);
@@ -151,7 +152,7 @@ fn tell(client: &mut Client, now_ms: i64, told: &Told) {
     }
 }
 
-/// What became of a change, as bytes, which cross threads.
+/// What became of a change, in bytes, which can be sent to other threads.
 pub fn row_of(changed: Changed) -> Option<Vec<u8>> {
     let row = match changed {
         Changed::Pending(entry) => Row::Pending(entry),

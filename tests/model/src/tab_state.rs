@@ -1,6 +1,6 @@
-//! The state of the tabs and of all around them, and what a judge makes of what is told there.
+//! The state of the tabs and of everything around them, and the judge of what the clients tell.
 //!
-//! Invariant: what a client tells is weighed against the effects at the key of the request, never against what the client knows.
+//! Invariant: what a client tells is compared with the effects at the key of the request, never with what the client knows.
 
 use crate::ledger::effect_in;
 use crate::messages::Message;
@@ -27,7 +27,7 @@ pub struct State {
     pub(crate) tabs: Vec<Option<Tab>>,
     pub(crate) messages: BTreeSet<Arc<Message>>,
     pub(crate) servers: BTreeMap<String, Server>,
-    /// The ordered requests whose answers somebody has.
+    /// The ordered requests whose answers were delivered.
     pub(crate) answered: BTreeSet<String>,
     pub(crate) oracle: Oracle,
 }
@@ -39,12 +39,12 @@ impl Watched for State {
 }
 
 impl State {
-    /// Whether nothing is pending under an id.
+    /// Whether no row is pending under this id.
     pub(crate) fn may_go(&self, id: &str) -> bool {
         self.rows.get(id).is_none_or(|row| is_done(row))
     }
 
-    /// A row is gone: its key has taken that, or it never had anything to take.
+    /// A row is removed: its key has taken the acknowledgement, or there was never one to take.
     pub(crate) fn forgets(&mut self, id: &str) {
         self.rows.remove(id);
         self.oracle.seen.insert(Sometimes::Forgotten);
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// A caller, or whoever takes what nobody waits for, is told an answer.
+    /// A caller, or the receiver of answers that nobody waits for, is told an answer.
     pub(crate) fn tells(&mut self, id: &str, answered: &Answered, key: &str) {
         let effects = effects_at(&self.servers, key);
         match answered {
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// A request took effect: those before it must have theirs, or their answers.
+    /// A request took effect: those before it must have their effects or their answers.
     pub(crate) fn takes_effect(&mut self, before: &[&str], earlier: &[Effect]) {
         let is_over = |each: &&str| self.answered.contains(*each) || earlier.iter().any(|effect| effect.id == **each);
         if !before.iter().all(is_over) {
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// A caller waits no longer: it must have waited.
+    /// A caller waits no longer. It must have waited.
     pub(crate) fn ends_wait(&mut self, tab: &mut Tab, id: &str) {
         let waited = tab.callers.len();
         tab.callers.retain(|each| each != id);

@@ -1,9 +1,9 @@
-//! A key's tables in memory: what SQLite is to the engine, but cheap to copy and to compare.
+//! A key's tables in memory: they stand in for SQLite, but are cheap to copy and to compare.
 //!
 //! Invariants:
-//! - A statement that is not known here ends the check with its text, never a guess: whoever changes a statement of the engine finds
-//!   out at once.
-//! - What is written in one statement is what it would be in one for each row.
+//! - An unknown statement ends the check with its text, and is never guessed. So whoever changes a statement of the engine
+//!   notices at once.
+//! - A statement that writes many rows has the effect of one statement for each.
 
 use crate::effect_tables::EffectTables;
 use crate::session_tables::SessionTables;
@@ -13,11 +13,11 @@ use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// A row of a record: its columns but the id, in the order of the engine's statements.
+/// A row of a record: its columns without the id, in the order of the engine's statements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored(pub(crate) Row);
 
-// No column holds a float.
+// No column holds a float, so equality is total.
 impl Eq for Stored {}
 
 impl Hash for Stored {
@@ -38,7 +38,7 @@ impl Hash for Stored {
 /// The handler's statement.
 pub const EFFECT: &str = "INSERT INTO effects";
 
-/// The columns of [`Stored`] that are looked at by themselves.
+/// The columns of [`Stored`] that are read by themselves.
 mod column {
     pub const ALL: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
          fingerprint, status, headers, body";
@@ -50,16 +50,16 @@ mod column {
     pub const LAPSES_MS: usize = 5;
     pub const EXECUTED: usize = 8;
     pub const CARRIED: usize = 9;
-    /// Fingerprint, status, headers and body come last.
+    /// From here on: fingerprint, status, headers and body.
     pub const FINGERPRINT: usize = 10;
 }
 
-/// What the handler did, once it is committed.
+/// A committed effect of the handler.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Effect {
     /// The request id.
     pub id: String,
-    /// Who was authenticated.
+    /// The authenticated principal.
     pub principal: String,
     /// The body of the request.
     pub payload: String,
@@ -85,12 +85,13 @@ struct Meta {
     forgets_s: i64,
 }
 
-/// What is committed. No text has a number here, so that there is one way to keep a record.
+/// What is committed. No text has a number here, so that every record is stored in one way only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Tables {
     meta: Option<Meta>,
     records: BTreeMap<String, Stored>,
-    /// Packed tombstones that no record carries: when they were written, when the last of them lapses, whose they are, and they.
+    /// The packed tombstones that no record carries. For each chunk: when it was written, when the last of its tombstones lapses,
+    /// their principal, and the tombstones.
     chunks: BTreeMap<i64, (i64, i64, String, Vec<u8>)>,
     pub(crate) sessions: SessionTables,
     pub(crate) sent: EffectTables,
@@ -99,7 +100,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// How many records there are, by whether they are unacknowledged.
+    /// How many records are unacknowledged, or how many are not.
     pub fn count(&self, unacknowledged: bool) -> usize {
         let is_unacknowledged = |row: &&Stored| matches!(row.state(), 1 | 2 | 4 | 7);
         self.records.values().filter(|row| is_unacknowledged(row) == unacknowledged).count()
@@ -110,7 +111,7 @@ impl Tables {
         self.meta.as_ref().map_or(0, |meta| meta.epoch)
     }
 
-    /// Whether there are any.
+    /// Whether the key has been used.
     pub fn is_used(&self) -> bool {
         self.meta.is_some()
     }
@@ -120,7 +121,7 @@ impl Tables {
         self.records.get(id).is_some_and(|row| row.state() == 1)
     }
 
-    /// Whether the start of an id is recorded, and no outcome.
+    /// Whether the start of an id is recorded without an outcome.
     pub fn is_dispatched(&self, id: &str) -> bool {
         self.records.get(id).is_some_and(|row| row.state() == 7)
     }
@@ -162,7 +163,7 @@ impl Tables {
             for row in values::rows(statement, arguments)? {
                 self.records.insert(text(&row, 0)?, Stored(row[1..].to_vec()));
             }
-            // No principal and no header lines have a number, nor will they.
+            // Principals and header lines never have numbers here.
             Ok(if statement.contains(" RETURNING ") { vec![vec![0.into(), 0.into()]] } else { Vec::new() })
         } else if starts("INSERT INTO semel_records ") {
             let rows = values::rows(statement, arguments)?;
@@ -209,7 +210,7 @@ impl Tables {
         }
     }
 
-    /// Writes a record whose id has no row yet. What it answers stands for one that was written.
+    /// Writes a record whose id has no row yet. The row that it returns counts as one written row.
     fn add(&mut self, row: &[Value]) -> Result<Row, SqlError> {
         match self.records.insert(text(row, 0)?, Stored(row[1..].to_vec())) {
             Some(_) => Err(SqlError("UNIQUE constraint failed: semel_records.id".to_owned())),
@@ -217,7 +218,7 @@ impl Tables {
         }
     }
 
-    /// Rows of ids: whole ones, or as much of them as becomes a tombstone.
+    /// The rows of several ids: whole, or the columns that a tombstone keeps.
     fn read_ahead(&self, statement: &str, arguments: &[Value]) -> Option<Vec<Row>> {
         let (asked, condition) = statement.split_once(" FROM semel_records WHERE id ")?;
         let ids = values::ids_of(condition, arguments).filter(|_| asked.ends_with(", id"))?;
@@ -243,14 +244,14 @@ impl Tables {
     fn select(&self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let is_bare = !statement.contains(", fingerprint");
         if statement.starts_with("SELECT type, name FROM sqlite_master") {
-            // The handler's table is the judge's: what happened, happened.
+            // The handler's table belongs to the judge and is not deleted: what happened, happened.
             return Ok(Vec::new());
         }
         if statement.contains("semel_effect") {
             return self.sent.select(statement, arguments);
         }
         if statement == "SELECT number FROM semel_texts WHERE text = ?1" {
-            // No principal and no header lines have a number, nor will they.
+            // Principals and header lines never have numbers here.
             return Ok(Vec::new());
         }
         if statement.contains("FROM sqlite_master") {
@@ -274,7 +275,7 @@ impl Tables {
             return Ok(self.meta.iter().map(row).collect());
         }
         if statement.ends_with(" FROM semel_totals LIMIT 1") {
-            // No scope has so many rows that what they come to would be kept.
+            // No scope has enough rows for their totals to be stored.
             return Ok(Vec::new());
         }
         if statement.contains("semel_sessions") || statement.contains("FROM semel_places") {
@@ -290,7 +291,7 @@ impl Tables {
             let lapses_ms = self.records.values().filter_map(|row| row.integer(column::LAPSES_MS));
             let instants = certain().filter_map(|row| row.integer(column::AT_MS));
             let minima = [instants.min(), oldest_ms.min(), lapses_ms.min(), None, None, None].map(Value::from);
-            // All of them are in the first page.
+            // The first page holds all rows.
             let last =
                 self.records.keys().next_back().filter(|last| text(arguments, 4).is_ok_and(|after| after < **last));
             let ends = [all.into(), records.into(), clock_ms.into()].into_iter().chain(minima);

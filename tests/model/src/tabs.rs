@@ -1,15 +1,16 @@
-//! The model of one client with its tabs on one store, and of the keys that it asks.
+//! The model of one client with its tabs on one store, and of the keys that it sends to.
 //!
-//! The client is the real machine ([`crate::tab`]); what is told here is its host, and what lies between it and the keys.
+//! The client is the real machine ([`crate::tab`]). This module is its host, and the network between it and the keys.
 //!
-//! What stands for what:
-//! - A message stays on its way for good: it may arrive at any time, and again. So one that arrives late is a tab's that froze
-//!   between the transaction before an attempt and the attempt, as well as a slow one.
-//! - An answer arrives at once or never. A slow answer is that of an attempt that was slow.
-//! - What a client asks for is done in the step that made it ask: what it does after a transaction's report is its own business, or
-//!   a message that may arrive whenever. A tab that crashes in between leaves what one leaves whose message never arrived.
-//! - A tab may be reloaded, or crash, between any two steps, and between the answer's handing over and the report of it. It loses
-//!   all but the store.
+//! How it models them:
+//! - A message stays on its way for good: it may arrive at any time, and again. So a late message may be that of a slow network,
+//!   or of a tab that froze between the transaction before an attempt and the attempt.
+//! - An answer arrives at once or never. A slow answer is modelled as the answer to a slow attempt.
+//! - What a client asks for is done in the step in which it asks. What follows a transaction's report is either inside the
+//!   client, or a message that may arrive at any time. A tab that crashes in between leaves the same behind as a tab whose
+//!   message never arrived.
+//! - A tab may be reloaded, or crash, between any two steps, and also between handing over an answer and reporting that. It loses
+//!   everything but the store.
 //! - A tab that is not woken in time is frozen.
 //! - A proxy may answer in the server's place.
 
@@ -29,44 +30,45 @@ use stateright::{Model, Property};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Who is logged in later.
+/// The principal who is logged in later.
 const OTHER: &str = "bob";
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Tabs {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: TabScope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A tab opens, or is reloaded, or crashes and is opened again: it takes over what is in the store.
+    /// A tab opens, is reloaded, or crashes and is opened again: it takes over what is in the store. The flag says whether it was
+    /// open.
     Opens(usize, bool),
-    /// The application gives a request up in a tab.
+    /// The application gives up a request in a tab.
     GivesUp(usize, Ticket),
-    /// A message arrives, and nobody hears of it.
+    /// A message arrives, and its answer is lost.
     Arrives(Arc<Message>),
-    /// A message arrives, and so does the answer to a tab's attempt.
+    /// A message arrives, and the tab gets the answer to its attempt.
     Answers(usize, u64, Arc<Message>),
-    /// The same, sent when somebody else was logged in.
+    /// The same, but the message arrives with another principal's login.
     AnswersOther(usize, u64, Arc<Message>),
-    /// A tab's attempt is answered by somebody else than the server.
+    /// A proxy answers a tab's attempt in the server's place.
     Proxy(usize, u64, Proxy),
     /// A tab gets no answer to an attempt.
     Loses(usize, u64, Arc<Message>),
     /// The caller has the answer that a tab handed over.
     Delivered(usize, Ticket),
-    /// The application sends on what pauses.
+    /// The application resumes a paused request.
     Resumes(usize, Ticket),
     /// A tab is woken.
     Wakes(usize),
-    /// The servers' processes end and begin anew.
+    /// The servers' processes end and start again.
     Crashes,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
 }
 
@@ -90,7 +92,7 @@ impl Tabs {
         self.tell(state, tab, Told::Wish(wish));
     }
 
-    /// Tells a tab's client something, and does what it asks for, until it asks for no more.
+    /// Tells a tab's client something, and does what the client asks for until it asks for nothing more.
     fn tell(&self, state: &mut State, at: usize, told: Told) {
         let Some(mut tab) = state.tabs[at].take() else { return };
         let mut client = tab.client();
@@ -103,7 +105,7 @@ impl Tabs {
         state.tabs[at] = Some(tab);
     }
 
-    /// Does what a client asks for: what it is told of that at once.
+    /// Does what a client asks for. Returns what the client is told about it at once.
     fn act(&self, state: &mut State, (tab, client): (&mut Tab, &Client), action: Action) -> Option<Told> {
         match action {
             Action::Change { ticket, id, change } => {
@@ -143,7 +145,7 @@ impl Tabs {
                 None
             }
             Action::GiveUp { id, failure } => {
-                // Who goes away with "no" takes it for the last word, whatever `retry` says.
+                // A caller that is told "no" and goes away takes it as the last word, whatever `retry` says.
                 let effects = effects_at(&state.servers, self.scope.key_of(&id));
                 state.oracle.watch_claim(&id, failure.executed, Retry::Never, effects);
                 state.oracle.seen.insert(Sometimes::GaveUp);
@@ -165,7 +167,7 @@ impl Tabs {
     fn transmits(&self, state: &mut State, tab: &mut Tab, made: &Transmission) -> Option<Told> {
         let message = Message::new(made);
         if message.aim() == Aim::Read {
-            // The clock, which is asked for in time.
+            // The client asks for the server's clock; the answer always comes in time.
             let answer = self.arrives(state, &message, OWNER);
             return Some(Told::Answered(made.attempt, answer));
         }
@@ -291,7 +293,7 @@ impl Model for Tabs {
     type State = State;
     type Action = Step;
 
-    /// The first tab is open, and wants what the scope says. What comes before is done.
+    /// The first tab is open, `before` is done, and the requests of `wishes` are made.
     fn init_states(&self) -> Vec<State> {
         let mut state = State {
             instant: 0,

@@ -1,19 +1,20 @@
-//! The rows that one statement writes, and the ids that one names.
+//! The rows that a statement writes, and the ids that it names.
 //!
-//! Invariant: a value that is not known here is an error with the rest of the statement, never a guess.
+//! Invariant: an unknown expression is an error with the rest of the statement, and is never guessed.
 
 use crate::tables::text;
 use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 
-/// What stands around the number of an argument. No text has a number here, so that what looks for one leaves it as it is.
+/// The text around the number of an argument. No text has a number here, so an expression that looks one up is the argument
+/// itself.
 const ARGUMENTS: &[&[&str]] = &[
     &["coalesce((SELECT number FROM semel_texts WHERE text = ?", "), ?", ")"],
     &["iif(typeof(?", ") = 'text', ?", ", CAST(?", " AS INTEGER))"],
     &["?", ""],
 ];
 
-/// The rows that are inserted: behind the `VALUES` of a statement, or made of those by its `SELECT`.
+/// The rows that a statement inserts: those behind its `VALUES`, or those that its `SELECT` makes of them.
 pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
     let unknown = || SqlError(format!("unknown here: {statement}"));
     let (before, listed) = statement.split_once("VALUES ").ok_or_else(unknown)?;
@@ -28,8 +29,8 @@ pub fn rows(statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> 
     rows.iter().map(selected).collect()
 }
 
-/// The rows that are written in place of others, and which each of these is: the values that `?` stands for in `is_gone`. `columns`: those that are
-/// set, in order; `is_gone`: how the statement says which goes, where many are written by a column of theirs.
+/// The rows that are written in place of others, each with the value that identifies the row it replaces. `columns`: those that
+/// are set, in order. `is_gone`: the condition that identifies the replaced row; the value stands at its `?`.
 pub fn replaced(
     statement: &str,
     (columns, is_gone): (&str, &str),
@@ -42,7 +43,7 @@ pub fn replaced(
             (before, rest.strip_prefix(") WHERE ").ok_or_else(unknown)?, rows)
         }
         None => {
-            // What looks for a number has a condition of its own.
+            // The subquery that looks for a number has a `WHERE` of its own, so the last one counts.
             let (before, condition) = statement.rsplit_once(" WHERE ").ok_or_else(unknown)?;
             (before, condition, vec![Row::new()])
         }
@@ -68,7 +69,7 @@ pub fn replaced(
     if set.is_empty() { Ok(made) } else { Err(unknown()) }
 }
 
-/// The ids of a condition on them: one, two, or a list in JSON.
+/// The ids in a condition: one, two, or a list in JSON.
 pub fn ids_of(condition: &str, arguments: &[Value]) -> Option<Vec<String>> {
     let (first, second) = condition.split_once(" UNION ALL SELECT ").unwrap_or((condition, ""));
     match first {
@@ -80,12 +81,12 @@ pub fn ids_of(condition: &str, arguments: &[Value]) -> Option<Vec<String>> {
     }
 }
 
-/// The ids of the first argument, which is a list in JSON.
+/// The ids in the first argument, which is a list in JSON.
 pub fn ids(arguments: &[Value]) -> Result<Vec<String>, SqlError> {
     serde_json::from_str(&text(arguments, 0)?).map_err(|error| SqlError(format!("no ids: {error}")))
 }
 
-/// Rows in brackets, and what is left.
+/// Reads rows in brackets. Returns also the rest of the text.
 fn listed_rows<'s>(mut rest: &'s str, arguments: &[Value]) -> Option<(Vec<Row>, &'s str)> {
     let mut rows = Vec::new();
     loop {
@@ -99,7 +100,7 @@ fn listed_rows<'s>(mut rest: &'s str, arguments: &[Value]) -> Option<(Vec<Row>, 
     }
 }
 
-/// The values of a row, and what is left. `columns`: those of what it is made of.
+/// Reads the values of a row. `columns`: the row that it is made of. Returns also the rest of the text.
 fn values<'s>(mut rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Row, &'s str)> {
     let mut row = Row::new();
     loop {
@@ -112,7 +113,7 @@ fn values<'s>(mut rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(
     }
 }
 
-/// A value, or the sum or difference of some, and what is left.
+/// Reads a value, or a sum or difference of values. Returns also the rest of the text.
 fn value<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value, &'s str)> {
     let (mut value, mut left) = term(rest, arguments, columns)?;
     let sign = |left: &'s str| {
@@ -170,7 +171,7 @@ fn term<'s>(rest: &'s str, arguments: &[Value], columns: &Row) -> Option<(Value,
     ARGUMENTS.iter().find_map(argument)
 }
 
-/// Bytes from one of them on, which SQLite counts from 1, up to a number of them.
+/// `substr` of bytes: from a position, which SQLite counts from 1, for a number of bytes or to the end.
 fn part(given: &[Value]) -> Option<Value> {
     let (bytes, places) = given.split_first()?;
     let bytes = bytes.clone().into_blob()?;
