@@ -1,9 +1,9 @@
-//! A request made by hand: a client that keeps its promises, but not as the SDK does.
+//! A request made by hand: a client that keeps its promises, but works differently from the SDK.
 //!
 //! Invariants:
-//! - Its first-sent is the same on every attempt, or never there.
-//! - It acknowledges only what it has the outcome of, sends nothing of that id afterwards, and says `until` only where that holds
-//!   for every attempt that was not answered.
+//! - Its first-sent is the same on every attempt, or always missing.
+//! - It acknowledges only ids whose outcome it has, sends nothing under that id afterwards, and names `until` only if
+//!   that holds for every attempt that was not answered.
 
 use crate::letter::Message;
 use crate::wire::Cut;
@@ -11,7 +11,7 @@ use fastrand::Rng;
 use semel_core::header::quoted;
 use semel_core::message::Headers;
 
-/// Whether attempts carry a deadline.
+/// Which attempts carry a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadlines {
     /// All do.
@@ -22,7 +22,7 @@ pub enum Deadlines {
     Sometimes,
 }
 
-/// How the outcome is acknowledged.
+/// Whether and how the outcome is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acknowledges {
     /// Not at all.
@@ -33,38 +33,38 @@ pub enum Acknowledges {
     Rides,
 }
 
-/// What whoever makes a request has noted before each step, for the case that they crash.
+/// What the client notes before each step, in case it crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notes {
     /// Nothing.
     Nothing,
-    /// The id, when it was first sent, whether it is given up or acknowledged.
+    /// The id, when it was first sent, and whether it is given up or acknowledged.
     Id,
-    /// All they know.
+    /// Everything it knows.
     Everything,
 }
 
-/// What is sent.
+/// A message to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// An attempt, and the next one after the interval until there is an answer.
+    /// An attempt. Another follows after each interval until there is an answer.
     Attempt,
     /// An attempt although there is an answer.
     Again,
-    /// Its cancellation, whatever became of it.
+    /// The cancellation, whatever became of the request.
     Cancel,
     /// The same id with another body.
     OtherBody,
-    /// A look-up of its outcome.
+    /// A look-up of the outcome.
     LookUp,
     /// The acknowledgement.
     Acknowledge,
 }
 
-/// The request.
+/// The request, with its client.
 #[derive(Debug, Clone)]
 pub struct Curl {
-    /// What is wanted.
+    /// The number of the request in the plan.
     pub number: usize,
     /// Its id.
     pub id: String,
@@ -72,52 +72,52 @@ pub struct Curl {
     pub key: String,
     /// The number in the path.
     pub account: usize,
-    /// By whom.
+    /// The principal.
     pub principal: &'static str,
-    /// Whether it says when it was first sent.
+    /// Whether it carries a first-sent.
     pub has_first_sent: bool,
-    /// Whether it carries deadlines.
+    /// Which attempts carry deadlines.
     pub deadlines: Deadlines,
-    /// How it acknowledges.
+    /// How it is acknowledged.
     pub acknowledges: Acknowledges,
-    /// The pause between two attempts.
+    /// The pause between two attempts, in ms.
     pub interval_ms: i64,
-    /// Whether it is given up, and now is to be cancelled.
+    /// Whether it is given up, and has to be cancelled.
     pub is_cancelling: bool,
-    /// Whether its cancellation names the first-sent of what is cancelled.
+    /// Whether its cancellation names the first-sent of the request.
     pub cancels_exactly: bool,
-    /// Whether it acknowledges itself in each attempt, which must do nothing.
+    /// Whether each attempt acknowledges its own id, which must have no effect.
     pub acks_itself: bool,
-    /// Whether there is an answer for good.
+    /// Whether there is a definitive answer.
     pub is_done: bool,
-    /// Whether it was acknowledged: then nothing more is sent.
+    /// Whether it was acknowledged. Then nothing more is sent.
     pub is_acked: bool,
-    /// What is left after a crash.
+    /// What the client still knows after a crash.
     pub notes: Notes,
-    /// How often whoever makes it crashed: an answer to an attempt from before is nobody's.
+    /// How often the client crashed. It does not hear answers to attempts from before.
     pub life: u32,
-    /// Until then nothing is done.
+    /// Nothing is done before this instant.
     pub down_until_ms: i64,
-    /// Until when it is cut off.
+    /// Until when it is cut off from the network.
     pub cut: Cut,
     first_sent_s: Option<i64>,
     until_ms: i64,
-    /// Whether it is not known which deadlines were sent.
+    /// Whether the deadlines of some attempts are forgotten.
     has_forgotten_deadlines: bool,
-    /// Attempts without a deadline that left.
+    /// The number of attempts without a deadline.
     unbounded: u32,
-    /// How often it was sent.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Whether such an attempt got the outcome.
+    /// Whether an attempt without a deadline got the outcome.
     pub is_unbounded_answered: bool,
-    /// Whether its outcome is there.
+    /// Whether it has the outcome.
     pub has_outcome: bool,
-    /// Whether it will never run, for it crashed too often.
+    /// Whether it will never run, because it crashed too often.
     pub is_poisoned: bool,
 }
 
 impl Curl {
-    /// Any.
+    /// Makes a random request.
     pub fn any(rng: &mut Rng, number: usize, account: usize, principal: &'static str) -> Self {
         let interval_ms = [1_000, 4_000, 30_000][rng.usize(0..3)];
         Self {
@@ -150,12 +150,12 @@ impl Curl {
         }
     }
 
-    /// Whoever makes it crashes, and is back at `until_ms`. Says whether it goes on then.
+    /// Lets the client crash until `until_ms`. Returns whether it goes on then.
     pub fn crash(&mut self, until_ms: i64) -> bool {
         self.life += 1;
         self.down_until_ms = until_ms;
         match self.notes {
-            // A new id would be a new request: all that it can do is nothing.
+            // A new id would be a new request. So the client can do nothing more.
             Notes::Nothing => {
                 self.is_done = true;
                 self.is_acked = true;
@@ -171,7 +171,7 @@ impl Curl {
         self.notes != Notes::Nothing
     }
 
-    /// The next message. `clock_ms`: the key's.
+    /// Makes the next message. `clock_ms`: the key's clock.
     pub fn message(&mut self, rng: &mut Rng, errand: Errand, clock_ms: i64) -> Message {
         match errand {
             Errand::LookUp => return self.control("GET", &format!("outcomes/{}", self.id), String::new()),
@@ -181,7 +181,7 @@ impl Curl {
         if self.has_first_sent {
             self.first_sent_s.get_or_insert(clock_ms / 1000 - rng.i64(0..=3));
         }
-        // What was cancelled may also come again itself.
+        // A cancelled request may also be sent again itself.
         let is_late = errand == Errand::Cancel;
         let is_cancelling = is_late || (self.is_cancelling && (errand == Errand::Attempt || rng.bool()));
         let mut message = if is_cancelling {
@@ -201,7 +201,7 @@ impl Curl {
             message.headers.append("semel-ack", quoted(&own));
         }
         message.headers.append("idempotency-key", if rng.bool() { quoted(&own) } else { own });
-        // A cancellation need not say of itself what it says of the other.
+        // A cancellation need not carry the first-sent of the request as its own.
         if let Some(first_sent_s) = self.first_sent_s.filter(|_| !is_cancelling || rng.bool()) {
             message.headers.append("semel-first-sent", format!("@{first_sent_s}"));
         }
@@ -220,7 +220,8 @@ impl Curl {
         message
     }
 
-    /// Whoever sent one attempt without a deadline, and got the outcome for it, may say `until`: its key has seen that attempt.
+    /// The client may name `until` even after one attempt without a deadline, if that one got the outcome: then the key
+    /// has seen it.
     fn acknowledgement(&mut self) -> Message {
         self.is_acked = true;
         let is_bounded = self.unbounded == 0 || (self.unbounded == 1 && self.is_unbounded_answered);
@@ -260,7 +261,8 @@ pub fn bearer(principal: &str) -> Headers {
     [("authorization", format!("Bearer {principal}"))].into_iter().collect()
 }
 
-/// What is malformed, or asks for nothing there is: it must get an answer that says so, and change nothing.
+/// A request that is malformed or asks for something that does not exist. Its answer must say so, and nothing may
+/// change.
 pub fn malformed(rng: &mut Rng, account: usize, id: &str) -> Message {
     let key = format!("/semel/v1/keys/keys%2F{account}");
     let path = format!("/keys/{account}/deposits");

@@ -1,8 +1,9 @@
-//! The application of the simulation: an account a key, and a deposit a request.
+//! The application of the simulation: each key is an account, and each request a deposit.
 //!
 //! Invariants:
-//! - An effect is a row with what the request said of itself, so one that happened twice shows, whatever ids the attempts had.
-//! - The answer to a deposit is the balance after it: what a sequential account would say.
+//! - An effect is a row with what the request's body says. So an effect that happened twice shows, whatever ids the
+//!   attempts had.
+//! - The answer to a deposit is the number of deposits including it, as a sequential account would count.
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -12,33 +13,33 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The statement that makes an effect begins so.
+/// The beginning of the statement that makes an effect.
 pub const EFFECT: &str = "INSERT INTO effects";
 
-/// The statement that a handler which ends the object begins with.
+/// The beginning of the statement of a handler that ends the object.
 pub const END: &str = "SELECT 'the end'";
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS effects (number TEXT NOT NULL, id TEXT NOT NULL, principal TEXT NOT NULL, \
      at_ms INTEGER NOT NULL) STRICT";
 
-/// Reads that are stale are so when there are more deposits.
+/// Stale reads are stale if there are more deposits than this.
 const STALE_FROM: i64 = 9;
 
-/// What is to go wrong in the handler after it has written.
+/// What goes wrong in the handler after it has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It gives up.
+    /// The handler gives up.
     Fails,
-    /// A statement of its own fails.
+    /// A statement of the handler fails.
     BadSql,
-    /// It answers 500.
+    /// The handler answers 500.
     Answers500,
-    /// It panics.
+    /// The handler panics.
     Panics,
-    /// It ends the object: it never returns, or takes all memory.
+    /// The handler ends the object: it never returns, or takes all memory.
     Kills,
 }
 
@@ -46,7 +47,7 @@ pub enum Trouble {
 pub struct Apart(pub Database);
 
 impl Apart {
-    /// An empty one.
+    /// Makes an empty one.
     pub fn new() -> Rc<Self> {
         let database = Database::in_memory();
         database.exec(TABLE, &[]).expect("a table");
@@ -57,19 +58,19 @@ impl Apart {
 /// The handler of a key.
 #[derive(Default)]
 pub struct Deposits {
-    /// Where effects go, if not where they belong.
+    /// Where effects are written, if not in the database of the key.
     pub apart: Option<Rc<Apart>>,
-    /// What is to go wrong at the next call.
+    /// What goes wrong at the next call.
     pub trouble: Cell<Trouble>,
-    /// What is to go wrong besides, by the number of what is wanted, and how often.
+    /// What goes wrong besides, by the number of the request, and how often.
     pub troubles: RefCell<BTreeMap<String, (Trouble, u32)>>,
     /// The numbers on which it panicked.
     pub panicked: RefCell<Vec<String>>,
-    /// How often it began to make an effect.
+    /// How often the handler began to make an effect.
     pub calls: Cell<u64>,
-    /// How often it panicked.
+    /// How often the handler panicked.
     pub panics: Cell<u64>,
-    /// Whether reads don't see the last of many deposits.
+    /// Whether reads miss the last of many deposits.
     pub is_stale: Cell<bool>,
 }
 
@@ -78,7 +79,7 @@ impl Handler for Deposits {
 
     fn key(&self, method: &Method, path: &Path) -> KeyRule {
         match path.segments().as_slice() {
-            // Who knows the key of a path does not know that of another method there.
+            // A client that knows the key of a path does not know its key for another method.
             ["keys", key, ..] if *method == Method::Put => {
                 KeyRule::Key(format!("keys/{}", key.parse::<usize>().unwrap_or_default() ^ 1))
             }
@@ -100,7 +101,7 @@ impl Handler for Deposits {
         if request.method.reads() {
             let count = count(sql)?;
             let count = if self.is_stale.get() && count > STALE_FROM { count - 1 } else { count };
-            // What a read writes must be undone.
+            // A read's writes must be rolled back.
             insert(sql, context, "read", "")?;
             return Ok(Response::json(200, format!("{{\"count\":{count}}}")));
         }
@@ -113,7 +114,7 @@ impl Handler for Deposits {
             Trouble::Fails => return Err(Failure::Other("told to fail".to_owned())),
             Trouble::BadSql => drop(sql.exec("INSERT INTO nowhere VALUES (1)", &[])?),
             Trouble::Answers500 => return Ok(Response::json(500, String::new())),
-            // Without the hook that prints it: this panic is meant.
+            // Without the hook that prints a panic, because this one is intended.
             Trouble::Panics => {
                 self.panics.set(self.panics.get() + 1);
                 self.panicked.borrow_mut().push(number);
@@ -125,7 +126,8 @@ impl Handler for Deposits {
     }
 }
 
-/// What a deposit is answered: status and body. `count`: how many there are with it. An outcome may also be an error of the application.
+/// The answer to a deposit: status and body. `count`: the number of deposits including it. The outcome may also be an
+/// error of the application.
 pub fn outcome(number: &str, count: i64) -> (u16, Vec<u8>) {
     let status = if number.ends_with('7') { 409 } else { 201 };
     (status, format!("{{\"number\":\"{number}\",\"count\":{count}}}").into_bytes())
@@ -144,7 +146,7 @@ impl Deposits {
     }
 }
 
-/// The id of a request, or its place in a session without what it acknowledges.
+/// The id of a request, or its place in a session without the acknowledgement.
 pub fn name_of(request: &Request) -> String {
     let place = request.headers.get("semel-session").and_then(|place| place.split(";ack=").next());
     request.headers.get("idempotency-key").or(place).unwrap_or_default().replace('"', "")

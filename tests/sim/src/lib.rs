@@ -1,24 +1,28 @@
-//! The simulator: the real client and the real engine on real SQLite, many of each, in one process, on one fake clock.
+//! The simulator: many real clients and real engines on real SQLite, in one process, with one fake clock.
 //!
-//! A run is made by one seed: who wants what and when, what the network, the disks, the clocks and the handler do to it, and who
-//! else asks. The same seed makes the same run. First come the faults; then they stop, and all must settle.
+//! A seed decides everything in a run: which requests are made and when, and what the network, the disks, the clocks,
+//! the handler and other people do to them. The same seed makes the same run. First there are faults. Then they end,
+//! and everything must settle.
 //!
-//! - [`plan`]: what a seed asks for; [`mutant`]: the ways in which a run can be wrong on purpose, and [`lies`]: what a key says then; [`shrink`]: smaller plans
+//! - [`plan`]: what a seed decides; [`mutant`]: mistakes on purpose, and [`lies`]: what a key says then; [`shrink`]:
+//!   smaller plans
 //! - [`server`]: the keys, each with its engine, reached through the real router; [`deposits`]: the handler;
 //!   [`snapshot`]: what a key stores
-//! - [`tab`] and [`store`]: browsers, their tabs and what these share; [`curl`]: requests made by hand; [`letter`]: what is on
-//!   the wire
-//! - `sim`: the run, one queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and [`wire`]: what happens in it
+//! - [`tab`] and [`store`]: browsers, their tabs, and what these share; [`curl`]: requests made by hand; [`letter`]:
+//!   messages on the wire
+//! - `sim`: the run, a queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and
+//!   [`wire`]: the events
 //! - [`oracle`]: what must hold
-//! - [`sessions`]: a run of its own for sessions and batches, with a server and an oracle of its own
-//! - [`remote`]: a run of its own for requests that are executed elsewhere, likewise
-//! - [`effects`]: a run of its own for effects that leave, likewise
-//! - [`together`]: a run of its own for requests that are committed together, likewise
-//! - [`marks`]: what must come about in some seeds
+//! - [`sessions`]: another run for sessions and batches, with its own server and oracle
+//! - [`remote`]: another run for requests that are executed elsewhere, likewise
+//! - [`effects`]: another run for effects, likewise
+//! - [`together`]: another run for requests that are committed together, likewise
+//! - [`marks`]: what must happen in some seeds
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's.
-//! - The oracle looks at effects and tables in SQLite, at the wire and at what callers got, never into the code under test.
+//! - There is no wall clock, no sleeping, and no randomness except from the seed.
+//! - The oracle looks at effects and tables in SQLite, at the wire, and at what callers got, never into the code under
+//!   test.
 
 mod administrator;
 pub mod curl;
@@ -57,21 +61,21 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A run that did not hold.
+/// A run that failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Of what kind it is.
+    /// The kind of the failure.
     pub kind: &'static str,
     /// What happened.
     pub what: String,
 }
 
 thread_local! {
-    /// Where the last panic of this thread was.
+    /// Where the last panic of this thread happened.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Lets panics be told as failures, and not printed.
+/// Has panics reported as failures instead of printed.
 pub fn be_quiet() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|place| format!("{}:{}: ", place.file(), place.line()));
@@ -79,12 +83,12 @@ pub fn be_quiet() {
     }));
 }
 
-/// Runs a plan to its end, and returns what came about.
+/// Runs a plan to its end. Returns what happened, by name.
 pub fn run(plan: &Plan, mutant: Option<Mutant>) -> Result<BTreeSet<String>, Failure> {
     go(plan, mutant, false).0
 }
 
-/// Runs a plan, and returns one line an event.
+/// Runs a plan. Returns a line for each event.
 pub fn trace(plan: &Plan, mutant: Option<Mutant>) -> Vec<String> {
     go(plan, mutant, true).1
 }

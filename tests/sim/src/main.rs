@@ -1,8 +1,9 @@
 //! The command line of the simulator.
 //!
 //! Invariants:
-//! - The exit code is 0 only if all seeds ran and passed, 2 for what it does not understand, else 1.
-//! - The last line says which seeds passed and failed. What is printed depends on the seeds alone, not on the threads.
+//! - The exit code is 0 only if all seeds ran and passed. It is 2 for arguments that it does not understand, and 1
+//!   otherwise.
+//! - The last line says how many seeds passed and failed. The output depends only on the seeds, not on the threads.
 
 use semel_sim::{Failure, Mutant, Plan, be_quiet, run, shrink, trace};
 use std::collections::BTreeMap;
@@ -12,9 +13,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-/// The machines that this is for have so many cores.
+/// The machines that run this have so many cores.
 const THREADS: u64 = 2;
-/// A trace is cut to its last lines.
+/// Only this many of a trace's last lines are printed.
 const TRACE_LINES_MAX: usize = 120;
 
 const USAGE: &str = "usage: npm run sim -- [--seeds N] [--from S] [--mutant NAME | --list-mutants]";
@@ -90,7 +91,7 @@ fn simulate(arguments: &Arguments) -> ExitCode {
                 None => passed += 1,
                 Some(failure) => failed.push((seed, failure)),
             }
-            // Of a mutant the first seed is enough.
+            // For a mutant, the first failure is enough.
             if mutant.is_some() && !failed.is_empty() {
                 next.store(end, Ordering::Relaxed);
                 break;
@@ -112,7 +113,7 @@ fn simulate(arguments: &Arguments) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The results in the order of their seeds.
+/// Returns the results in the order of their seeds.
 fn in_order(
     from: u64,
     results: mpsc::Receiver<(u64, Option<Failure>)>,
@@ -130,7 +131,7 @@ fn in_order(
     })
 }
 
-/// How a seed failed, in a run as small as can be found.
+/// Prints how a seed failed, in a run that is as small as can be found.
 fn explain(seed: u64, mutant: Option<Mutant>, failure: &Failure) {
     let (plan, smallest) = shrink::shrink(&Plan::of(seed), mutant, failure.clone());
     say(format!("a smaller run fails as well: {}\n{plan:#?}", smallest.what));
@@ -142,7 +143,7 @@ fn explain(seed: u64, mutant: Option<Mutant>, failure: &Failure) {
     say(format!("again: npm run sim -- --seeds 1 --from {seed}{with}"));
 }
 
-/// Prints a line. Whoever reads may have seen enough, and left: the exit code still says how it went.
+/// Prints a line. If the reader has left, having seen enough, the exit code still tells the result.
 fn say(line: impl Display) {
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -1,6 +1,6 @@
-//! The ways in which a run can be wrong on purpose, each of which must be found out.
+//! Mutants: mistakes on purpose, each of which a run must find.
 //!
-//! Invariant: a mutant has one name, on the command line and in the table of `tests/mutants.rs`.
+//! Invariant: a mutant has the same name on the command line and in the table of `tests/mutants.rs`.
 
 use crate::lies::{LIES, Lie};
 use crate::stored::{STORED, Stored};
@@ -8,7 +8,7 @@ use semel_core::rules::Rule;
 
 macro_rules! twins {
     ($($(#[doc = $doc:literal])* $twin:ident = $name:literal,)*) => {
-        /// A mistake in the world around the two halves, or in how they are put together.
+        /// A mistake around client and engine, or in how they are put together.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Twin {
             $($(#[doc = $doc])* $twin,)*
@@ -27,103 +27,103 @@ macro_rules! twins {
 }
 
 twins! {
-    /// An acknowledgement says nothing of the last attempts that may still be under way.
+    /// The `until` of an acknowledgement leaves out the last attempts, which may still be under way.
     TombstoneWithoutUntil = "tombstone-without-until",
-    /// The store says that a row is written before it is.
+    /// The store reports that a row is written before it is.
     SendBeforePersisting = "send-before-persisting",
     /// The effect is committed by itself, before the record.
     EffectApart = "effect-apart",
     /// A request is forgotten before its caller has the answer.
     ForgetBeforeDelivery = "forget-before-delivery",
-    /// Each attempt after the first has an id of its own.
+    /// Each attempt after the first has its own id.
     NewIdPerAttempt = "new-id-per-attempt",
-    /// A key goes by the shortest retention that it was ever set to.
+    /// A key uses the shortest retention that was ever set.
     ShortestRetention = "shortest-retention",
-    /// A key calls itself full one request too soon.
+    /// A key says that it is full one request too soon.
     FullEarly = "full-early",
     /// From the tenth deposit on, a read does not see the last one.
     StaleReads = "stale-reads",
-    /// Who calls with an id that is in hand joins it, whatever they ask for.
+    /// A call with an id in hand joins that request, even with another payload.
     OtherPayloadJoined = "other-payload-joined",
-    /// That a tab waits for what another sees to is not written down.
+    /// It is not stored that a tab waits for another tab's request.
     JoinForgotten = "join-forgotten",
-    /// Who waits no longer is told that it did not run.
+    /// A caller who need not wait any longer is told that the request did not run.
     ReleasedWithNo = "released-with-no",
-    /// Who waits is told to wait no longer when half of their time is over.
+    /// A caller is told not to wait any longer when half the time is over.
     ReleasedEarly = "released-early",
-    /// Who waits is not told to wait no longer.
+    /// A caller is not told that it need not wait any longer.
     ReleasedNever = "released-never",
-    /// What may have ended the object before runs beside others.
+    /// A suspect runs together with other requests.
     SuspectTogether = "suspect-together",
-    /// What may have ended the object before runs though its start could not be counted.
+    /// A suspect runs although its start could not be counted.
     UncountedRuns = "uncounted-runs",
-    /// A crash of a batch is counted of its first request.
+    /// The crash of a batch is counted for its first request.
     CrashOfFrame = "crash-of-frame",
-    /// What a request of a batch did stays though it failed.
+    /// What a request of a batch did is kept although it failed.
     NestedKept = "nested-kept",
-    /// What is mended is what is in the place of what an administrator saw there.
+    /// An administrator's decision is applied to whatever is by then at the place of the effect that was seen.
     MendedByPlace = "mended-by-place",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
-    /// What fails one of those that are committed together undoes what ran before it.
+    /// If one of several requests committed together fails, what ran before it is rolled back too.
     GroupIsolation = "group-isolation",
-    /// What one of those that are committed together did stays though it failed.
+    /// What one of several requests committed together did is kept although it failed.
     GroupKept = "group-kept",
-    /// What is committed together is worked in another order than it came in.
+    /// Requests committed together run in another order than they arrived.
     GroupOrder = "group-order",
-    /// What is committed together is as of when the commit before it began.
+    /// Requests committed together get the instant at which the commit before them began.
     GroupOldClock = "group-old-clock",
-    /// Who came last is in the next commit, and those before them in a later one, if it is full.
+    /// If the next commit is full, the latest request is in it, and an earlier one waits for a later commit.
     GroupOvertaken = "group-overtaken",
-    /// Answers leave when their turn is over, before its commit is.
+    /// Answers leave at the end of their turn, before the commit.
     GroupEarlyAnswer = "group-early-answer",
     /// The answers to a batch are in another order than its requests.
     BatchAnswersMixed = "batch-answers-mixed",
     /// The registry hears that a key has forgotten before that is durable.
     ForgetEarlyAnswer = "forget-early-answer",
-    /// What an object had in memory of a commit that is lost is in the next one's.
+    /// What an object has in memory of a lost commit goes into the next commit.
     MemoryKept = "memory-kept",
-    /// The same, of what a key had in memory before it was put back to a backup.
+    /// The same for what a key had in memory before it was restored from a backup.
     RestoreKept = "restore-kept",
-    /// Where requests are sent nobody knows what was made.
+    /// The service does not know any more what it has made.
     ServiceForgets = "service-forgets",
-    /// Who stands in front of the service refuses as the service would.
+    /// Something in front of the service refuses as the service itself would.
     ServiceRefuses = "service-refuses",
-    /// A connection that broke is taken for one that could not be made.
+    /// A connection that broke is taken for one that was never made.
     BrokenIsUnsent = "broken-is-unsent",
-    /// By which times something was sent is forgotten where others are set.
+    /// When other times are set, it is forgotten by which times a request was sent.
     TimesForgotten = "times-forgotten",
-    /// An answer of the service is taken for one that was lost.
+    /// An answer of the service is taken for a lost one.
     AnswerLost = "answer-lost",
-    /// Who looks an outcome up writes another.
+    /// A look-up of an outcome writes another outcome.
     LookUpWrites = "look-up-writes",
-    /// Who looks up what is in doubt counts a start.
+    /// A look-up of a request in doubt counts a start.
     LookUpCounts = "look-up-counts",
-    /// Who looks an outcome up puts it in doubt.
+    /// A look-up of an outcome puts the request in doubt.
     LookUpDoubts = "look-up-doubts",
-    /// What has had no answer in time, and of which its caller was told so, has one that comes late.
+    /// A late answer counts, although the caller was told that none came in time.
     LateAnswerTaken = "late-answer-taken",
-    /// Whoever had a turn keeps it.
+    /// A request that had its turn keeps it.
     TurnKept = "turn-kept",
-    /// What an administrator says of what is in doubt is not what is recorded.
+    /// What is recorded is not what an administrator said of a request in doubt.
     ResolvedOtherwise = "resolved-otherwise",
 }
 
-/// One mistake on purpose.
+/// A mistake on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
     /// A rule of the code under test is switched off.
     Rule(Rule),
-    /// Something around it is wrong.
+    /// Something around the code under test is wrong.
     Twin(Twin),
-    /// A key says what is not so.
+    /// A key says something that is not so.
     Lie(&'static Lie),
-    /// A key stores what is not so.
+    /// A key stores something that is not so.
     Stored(&'static Stored),
 }
 
 impl Mutant {
-    /// All that a run can find out.
+    /// All mutants that a run can find.
     pub fn all() -> impl Iterator<Item = Self> {
         let rules = Rule::ALL.iter().copied().map(Self::Rule);
         rules
@@ -132,7 +132,7 @@ impl Mutant {
             .chain(STORED.iter().map(Self::Stored))
     }
 
-    /// The one of a name.
+    /// The mutant with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|mutant| mutant.name() == name)
     }

@@ -1,24 +1,25 @@
-//! What a seed asks for.
+//! The plan of a run: what its seed decides.
 //!
 //! Invariants:
-//! - A plan is a function of its seed and of nothing else.
-//! - Where the limits of a key are small, its retention is short: what nobody acknowledges leaves soon, and all can settle.
+//! - A plan depends only on its seed.
+//! - If the limits of a key are small, its retention is short. Then records that nobody acknowledges leave soon, and
+//!   everything can settle.
 
 use crate::{effects, remote, together};
 use fastrand::Rng;
 use semel_core::server::config::FOREVER_S;
 
-/// The longest that who does not wait for long waits, in ms.
+/// The longest that an impatient caller waits, in ms.
 const PATIENCE_MS_MAX: i64 = 3_000;
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What made it.
+    /// The seed that made it.
     pub seed: u64,
     /// How many requests the application makes through the SDK.
     pub requests: usize,
-    /// Over what time, in ms. Faults last twice as long.
+    /// The time over which they are made, in ms. Faults last twice as long.
     pub busy_ms: i64,
     /// How many keys there are.
     pub keys: usize,
@@ -30,11 +31,11 @@ pub struct Plan {
     pub lose_answers: u32,
     /// The share of messages that arrive twice, in percent.
     pub repeat: u32,
-    /// The longest way of a message, in ms.
+    /// The longest that a message is under way, in ms.
     pub delay_ms_max: i64,
     /// How often a client is cut off.
     pub partitions: usize,
-    /// The share of answers that somebody between makes up, in percent.
+    /// The share of answers that somebody in between makes up, in percent.
     pub gateway: u32,
     /// The share of calls in which the server crashes, in percent.
     pub crash_server: u32,
@@ -44,19 +45,19 @@ pub struct Plan {
     pub full_disk: u32,
     /// The share of calls after which commits are slow, in percent.
     pub slow_commits: u32,
-    /// How often a key is restarted, and its clock and its retention perhaps set.
+    /// How often a key is restarted, perhaps with another clock and retention.
     pub restarts: usize,
     /// How far a clock jumps, at most, in ms.
     pub jump_ms_max: i64,
     /// How far the clocks of the keys are ahead of the worker's, in ms.
     pub keys_ahead_ms: i64,
-    /// How often a clock jumps in the middle of all, as far.
+    /// How often a clock jumps during the run, as far as that.
     pub jumps: usize,
-    /// The retentions between which restarts choose, in s.
+    /// The retentions from which restarts choose, in seconds.
     pub retentions_s: [i64; 2],
-    /// Unacknowledged records that a key keeps.
+    /// The most unacknowledged records of a key.
     pub records_max: u64,
-    /// Tombstones that a key keeps.
+    /// The most tombstones of a key.
     pub tombstones_max: u64,
     /// The share of requests on which the handler fails or crashes, in percent.
     pub troubles: u32,
@@ -66,7 +67,7 @@ pub struct Plan {
     pub freezes: usize,
     /// The longest freeze, in ms.
     pub freeze_ms_max: i64,
-    /// How many more tabs are opened on the way.
+    /// How many more tabs are opened during the run.
     pub more_tabs: usize,
     /// Whether a tab can tell which others live.
     pub has_locks: bool,
@@ -76,33 +77,33 @@ pub struct Plan {
     pub fail_store: u32,
     /// How often a browser's user logs in as somebody else, or out.
     pub logins: usize,
-    /// The pause between two attempts.
+    /// The pause between two attempts, in ms.
     pub retry_interval_ms: i64,
-    /// The timeouts of attempts, one for each tab in turn.
+    /// The time-outs of attempts, in ms. Tabs take them in turn.
     pub attempt_timeouts_ms: [i64; 2],
     /// The share of requests that wait for those before them at their key, in percent.
     pub ordered: u32,
-    /// The share of requests of tabs whose key their path does not tell without their method, in percent.
+    /// The share of a tab's requests whose key depends on the method as well as the path, in percent.
     pub elsewhere: u32,
-    /// The share of requests under an id of the application's own, that is used again and asked for, in percent.
+    /// The share of requests whose id the application chose, and that is used again and asked for, in percent.
     pub share: u32,
-    /// How often an administrator acts, or somebody who would be one.
+    /// How often an administrator acts, or somebody who pretends to be one.
     pub administrations: usize,
-    /// How often a browser is told that the network is gone, and later that it is there again.
+    /// How often a browser is told that the network is gone, and later that it is back.
     pub offlines: usize,
-    /// How often a tab is looked at again.
+    /// How often the user looks at a tab again.
     pub hurries: usize,
     /// The share of requests that the application gives up, in percent.
     pub give_up: u32,
-    /// The share of tabs whose callers wait for no longer than they are told to, in percent.
+    /// The share of tabs whose callers wait only for a limited time, in percent.
     pub impatient: u32,
     /// How many requests are made by hand.
     pub curls: usize,
-    /// How often one who makes them crashes.
+    /// How often a client of such requests crashes.
     pub curl_crashes: usize,
-    /// How often somebody asks for what is another's.
+    /// How often somebody asks for what belongs to another principal.
     pub strangers: usize,
-    /// How many requests are malformed, or ask for nothing there is.
+    /// How many requests are malformed, or ask for something that does not exist.
     pub malformed: usize,
     /// How many reads there are.
     pub reads: usize,
@@ -110,44 +111,44 @@ pub struct Plan {
     pub sessions: Sessions,
     /// What happens to requests that are executed elsewhere.
     pub remote: remote::Options,
-    /// What happens to effects that leave.
+    /// What happens to effects.
     pub effects: effects::Options,
     /// What happens to requests that are committed together.
     pub together: together::Options,
 }
 
-/// The options of the run of sessions and batches. Its faults come as often as those of the other.
+/// The options of the run of sessions and batches. Its faults are as frequent as those of the main run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sessions {
-    /// Over what time, in ms. Faults last twice as long.
+    /// The time over which things are begun, in ms. Faults last twice as long.
     pub busy_ms: i64,
-    /// How many names of sessions there are, at each key.
+    /// How many names of sessions there are at each key.
     pub names: usize,
-    /// How many tabs hold one from the start.
+    /// How many tabs hold a session from the start.
     pub holders: usize,
-    /// How many more take one over on the way.
+    /// How many more tabs take one over during the run.
     pub contentions: usize,
-    /// How many requests holders are asked for.
+    /// How many requests the holders make.
     pub calls: usize,
-    /// How many send batches of ordinary requests.
+    /// How many clients send batches of ordinary requests.
     pub batches: usize,
     /// How often something is sent to a session by hand.
     pub probes: usize,
-    /// How often something is done that takes many requests.
+    /// How often a client does something that takes many requests.
     pub hoards: usize,
     /// How often an administrator forgets, or deletes a key.
     pub administrations: usize,
     /// The share of requests on which the handler fails or crashes, in percent.
     pub troubles: u32,
-    /// The share of callers that don't wait for long, in percent.
+    /// The share of callers that do not wait for long, in percent.
     pub impatient: u32,
-    /// How long a session may be idle, in s.
+    /// How long a session may be idle, in seconds.
     pub retention_s: i64,
     /// How many sessions a key has at most.
     pub sessions_max: u64,
-    /// The share of those who send batches, or hold a session, that send them as frames of a socket, in percent.
+    /// The share of holders and of clients with batches that send frames on a socket, in percent.
     pub sockets: u32,
-    /// The share of those who send batches whose attempts have deadlines, in percent.
+    /// The share of clients with batches whose attempts have deadlines, in percent.
     pub deadlines: u32,
 }
 
@@ -189,13 +190,13 @@ impl Plan {
             3 => plan.lossy(&mut rng),
             _ => plan,
         };
-        // A stream apart, beside which all else is as it was.
+        // Another stream of numbers, so that all other decisions stay as they were.
         let mut rng = Rng::with_seed(of_methods(seed));
         if rng.u32(0..6) == 0 { plan.elsewhere(&mut rng) } else { plan }
     }
 
     fn any(seed: u64, rng: &mut Rng) -> Self {
-        // Most seeds have some faults and lack others: all at once would hide what each does alone.
+        // Most seeds have only some of the faults: all at once would hide what each does alone.
         let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
         let (lose_requests, lose_answers, repeat, crash_server) = (some(60), some(60), some(40), some(20));
         let (reloads, freezes, more_tabs, partitions) = (some(3), some(3), some(2), some(2));
@@ -259,8 +260,8 @@ impl Plan {
         }
     }
 
-    /// Two tabs that know nothing of each other, one patient and one not, on a slow network: the one's attempts are under
-    /// way long after the other has acknowledged.
+    /// Two tabs that do not know of each other, one patient and one not, on a slow network. The patient one's attempts
+    /// are still under way long after the other has acknowledged.
     fn crowded(self) -> Self {
         Self {
             requests: 12,
@@ -281,7 +282,7 @@ impl Plan {
         }
     }
 
-    /// Retentions that end during the run, and perhaps limits that are reached.
+    /// Retentions that end during the run, and sometimes limits that are reached.
     fn short_lived(self, rng: &mut Rng) -> Self {
         let retention_s = [5, 20, 60, 300][rng.usize(0..4)];
         let is_small = rng.bool();
@@ -302,7 +303,7 @@ impl Plan {
         }
     }
 
-    /// Almost nothing comes through one way, or both.
+    /// Almost nothing arrives in one direction or in both.
     fn lossy(self, rng: &mut Rng) -> Self {
         Self {
             lose_requests: if rng.bool() { 0 } else { rng.u32(60..=90) },
@@ -312,31 +313,32 @@ impl Plan {
         }
     }
 
-    /// Requests at one path are of two keys, by their method, and many are given up. What has no order before an answer has named its key has none here.
+    /// Requests to one path go to two keys, depending on the method, and many are given up. None is ordered, since
+    /// there is no order before an answer has named the key.
     fn elsewhere(self, rng: &mut Rng) -> Self {
         let keys = 2;
         Self { keys, elsewhere: rng.u32(20..=80), give_up: rng.u32(30..=80), ordered: 0, ..self }
     }
 
-    /// Whether what is wanted goes to a key that its path does not tell without its method.
+    /// Whether a request goes to a key that depends on the method as well as the path.
     pub fn is_elsewhere(&self, number: usize) -> bool {
         self.elsewhere > 0 && Rng::with_seed(!of_methods(self.seed) ^ number as u64).u32(0..100) < self.elsewhere
     }
 
-    /// How long a tab's callers wait, in ms, if not until the answer.
+    /// After how long a tab's callers stop waiting, in ms; `None` if they wait for the answer.
     pub fn gives_up_after_ms(&self, tab: usize) -> Option<i64> {
         let mut rng = Rng::with_seed(!of_waiting(self.seed) ^ tab as u64);
         (rng.u32(0..100) < self.impatient).then(|| rng.i64(0..=self.busy_ms))
     }
 
-    /// How long the caller of a holder's request waits, in ms, if not until the answer.
+    /// After how long the caller of a holder's request stops waiting, in ms; `None` if it waits for the answer.
     pub fn patience_ms(&self, number: usize) -> Option<i64> {
         let mut rng = Rng::with_seed(!of_patience(self.seed) ^ number as u64);
         (rng.u32(0..100) < self.sessions.impatient).then(|| rng.i64(0..=PATIENCE_MS_MAX))
     }
 
-    /// The longest that who makes requests by hand may have to wait for one place of a full key, one after the other: an outcome that
-    /// nobody acknowledges keeps it for two retentions.
+    /// The longest that clients of requests made by hand may have to wait for a place in a full key, one after the
+    /// other, in ms. An outcome that nobody acknowledges takes a place for two retentions.
     pub fn places_ms_max(&self) -> i64 {
         let unacknowledged = self.curls + self.administrations;
         let is_full = self.tombstones_max.min(self.records_max) <= unacknowledged as u64;
@@ -344,93 +346,94 @@ impl Plan {
         all * 2 * 1000 * self.retentions_s[0].max(self.retentions_s[1])
     }
 
-    /// The shortest retention that is ever in force, in s.
+    /// The shortest retention that is ever set, in seconds.
     pub fn retention_s_min(&self) -> i64 {
         self.retentions_s[0].min(self.retentions_s[1])
     }
 }
 
-/// The seed of all that has to do with ids of the application's own: a stream apart, beside which all else is as it was.
+/// The seed for ids that the application chooses: another stream of numbers, so that all other decisions stay as they
+/// were.
 pub(crate) fn of_sharing(seed: u64) -> u64 {
     seed ^ 0x5EED_0F1D_5000_0000
 }
 
-/// The seed of all that an administrator does, likewise.
+/// The seed for what an administrator does, likewise.
 pub(crate) fn of_administering(seed: u64) -> u64 {
     seed ^ 0xAD31_2157_E200_0000
 }
 
-/// The seed of which deployments have their keys keep all for ever, likewise.
+/// The seed for whether a deployment's keys keep everything for ever, likewise.
 fn of_keeping(seed: u64) -> u64 {
     seed ^ 0x0F0E_4E7E_2000_0000
 }
 
-/// The seed of the run of sessions and batches, likewise.
+/// The seed for the run of sessions and batches, likewise.
 pub(crate) fn of_sessions(seed: u64) -> u64 {
     seed ^ 0x5E55_1045_BA7C_0000
 }
 
-/// The seed of what sockets and deadlines do there, likewise.
+/// The seed for sockets and deadlines in that run, likewise.
 pub(crate) fn of_sockets(seed: u64) -> u64 {
     seed ^ 0x50C7_E750_F1A3_0000
 }
 
-/// The seed of which callers don't wait for long there, likewise.
+/// The seed for impatient callers in that run, likewise.
 fn of_patience(seed: u64) -> u64 {
     seed ^ 0x09A7_1E4C_E500_0000
 }
 
-/// The seed of which callers of tabs don't wait for long, likewise.
+/// The seed for impatient callers of tabs, likewise.
 fn of_waiting(seed: u64) -> u64 {
     seed ^ 0x0A17_1265_7AB6_0000
 }
 
-/// The seed of the run of requests that are executed elsewhere, likewise.
+/// The seed for the run of requests that are executed elsewhere, likewise.
 pub(crate) fn of_remote(seed: u64) -> u64 {
     seed ^ 0x0E15_E74E_2E00_0000
 }
 
-/// The seed of which requests are of which method, likewise.
+/// The seed for the methods of requests, likewise.
 fn of_methods(seed: u64) -> u64 {
     seed ^ 0x0E7B_0D50_0000_0000
 }
 
-/// The seed of the run of effects that leave, likewise.
+/// The seed for the run of effects, likewise.
 pub(crate) fn of_effects(seed: u64) -> u64 {
     seed ^ 0x0EFF_EC75_1EA5_0000
 }
 
-/// The seed of the administrator there, likewise.
+/// The seed for the administrator in that run, likewise.
 pub(crate) fn of_mending(seed: u64) -> u64 {
     seed ^ 0x03E4_D146_0AD3_0000
 }
 
-/// The seed of who takes ids there, likewise.
+/// The seed for who takes ids in that run, likewise.
 pub(crate) fn of_taking(seed: u64) -> u64 {
     seed ^ 0x07A1_4E5D_1D50_0000
 }
 
-/// The seed of who has sessions forgotten there, likewise.
+/// The seed for who has sessions forgotten in that run, likewise.
 pub(crate) fn of_forgetting(seed: u64) -> u64 {
     seed ^ 0x01F0_6607_7E45_0000
 }
 
-/// The seed of the run of requests that are committed together, likewise.
+/// The seed for the run of requests that are committed together, likewise.
 pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000
 }
 
-/// The seed of what was added to that run since, likewise.
+/// The seed for the deadlines in that run, likewise.
 pub(crate) fn of_deadlines(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0DEA_D11E_0000_0000
 }
 
-/// The seed of what comes of itself there, and of batches, likewise.
+/// The seed for batches and for what happens without a request in that run, likewise.
 pub(crate) fn of_midst(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0AD1_D570_0000_0000
 }
 
-/// The retentions between which deployments choose: in some runs one of them is for ever.
+/// The retentions from which deployments choose. In some runs one of them is for ever.
 pub(crate) fn for_ever_in_some(seed: u64, [one, other]: [i64; 2]) -> [i64; 2] {
     match Rng::with_seed(of_keeping(seed)).u32(0..8) {
         0 => [one, FOREVER_S],

@@ -1,8 +1,8 @@
-//! The run: one queue of events in the order of time.
+//! The run: a queue of events in the order of time.
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's, nothing whose order is left to chance.
-//! - After the busy time the faults end, and what was begun must come to its end by itself.
+//! - There is no wall clock, no sleeping, no randomness except from the seed, and no order that is left to chance.
+//! - After the busy time the faults end, and everything that was begun must come to its end by itself.
 
 use crate::curl::{Curl, Errand};
 use crate::deposits::Trouble;
@@ -19,10 +19,10 @@ use semel_support::Reply;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A run that has not come to rest so long after the faults ended never will.
+/// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
 
-/// What happens in a tab. While it is frozen, nothing does.
+/// An event in a tab. In a frozen tab, nothing happens.
 #[derive(Debug)]
 pub(crate) enum Happening {
     Wish(usize),
@@ -39,11 +39,11 @@ pub(crate) enum Happening {
     Delivered(Ticket),
     Resume(Ticket),
     OwnerGone,
-    /// Whoever waited for something for as long as they would waits no longer.
+    /// A caller waited as long as it wants to.
     Overdue(usize),
-    /// The network is gone, or there again.
+    /// The network is gone, or back.
     Network,
-    /// The tab is looked at again.
+    /// The user looks at the tab again.
     Hurry,
     /// The clock jumps.
     Jump(i64),
@@ -84,12 +84,12 @@ pub(crate) struct Sim {
     pub plan: Plan,
     pub mutant: Option<Mutant>,
     pub rng: Rng,
-    /// For what is done with ids of the application's own.
+    /// For what is done with ids that the application chooses.
     pub sharing: Rng,
     /// For what an administrator does.
     pub administering: Rng,
     pub now_ms: i64,
-    /// By time, then by the order in which they were made.
+    /// The events by time, and then in the order in which they were made.
     queue: BTreeMap<(i64, u64), Event>,
     made: u64,
     pub server: Server,
@@ -143,7 +143,7 @@ impl Sim {
         for number in 0..self.plan.requests {
             self.decide_trouble(number);
             let at_ms = self.rng.i64(0..self.plan.busy_ms);
-            // The tab is found when the time comes.
+            // The tab is chosen when the time comes.
             self.push(at_ms, Event::In(usize::MAX, Happening::Wish(number)));
             if self.rng.u32(0..100) < self.plan.give_up {
                 let later_ms = self.rng.i64(0..=self.plan.busy_ms);
@@ -220,7 +220,7 @@ impl Sim {
         !self.is_calm && self.rng.u32(0..100) < percent
     }
 
-    /// One line for who reads the run.
+    /// Adds a line to the trace, for people who read the run.
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         let now_ms = self.now_ms;
         if let Some(trace) = &mut self.trace {

@@ -1,4 +1,4 @@
-//! A browser, and a tab: a client, and what its host has to remember.
+//! A browser, and a tab: a client, with what its host has to remember.
 
 use crate::plan::Plan;
 use crate::store::Store;
@@ -7,38 +7,38 @@ use semel_core::client::{Answer, Client, Settings};
 use semel_support::Reply;
 use std::collections::BTreeMap;
 
-/// Who use the browsers.
+/// The users of the browsers.
 pub const USERS: [&str; 2] = ["alice", "bob"];
 
-/// A host notices what its clocks drift apart beyond this.
+/// A host notices if its clocks drift apart by more than this, in ms.
 const DRIFT_MS_MAX: i64 = 5_000;
 
 /// Whose token the tabs of a browser send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Login {
-    /// Each tab its own user's.
+    /// Each tab sends its own user's.
     Own,
-    /// That of a user, whoever opened the tab.
+    /// All tabs send this user's, whoever opened them.
     As(usize),
-    /// None.
+    /// None is sent.
     Out,
 }
 
 /// A browser.
 #[derive(Debug)]
 pub struct Browser {
-    /// What its tabs share.
+    /// The store that its tabs share.
     pub store: Store,
     /// Who is logged in.
     pub login: Login,
-    /// Until when it is cut off.
+    /// Until when it is cut off from the network.
     pub cut: Cut,
     /// Until when its tabs are told that the network is gone.
     pub offline_until_ms: i64,
 }
 
 impl Browser {
-    /// A new one.
+    /// Makes a new browser.
     pub fn new() -> Self {
         Self { store: Store::default(), login: Login::Own, cut: Cut::default(), offline_until_ms: 0 }
     }
@@ -50,14 +50,14 @@ impl Default for Browser {
     }
 }
 
-/// One who waits in a tab.
+/// A caller who waits in a tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
-    /// What was to be done; `None` for who only asks.
+    /// The payload of its request; `None` if it only asks for the answer.
     pub payload: Option<usize>,
     /// Whether it is the call that made the id.
     pub is_first: bool,
-    /// Until when it waits, by the clock of its tab.
+    /// Until when it waits, by the clock of the tab.
     pub until_ms: Option<i64>,
 }
 
@@ -72,30 +72,30 @@ pub struct Tab {
     pub browser: usize,
     /// Who opened it.
     pub user: usize,
-    /// Its clock, ahead of that of the run.
+    /// How far its clock is ahead of the run's, in ms.
     pub ahead_ms: i64,
-    /// Until then nothing happens in it.
+    /// Until then nothing happens in it, because it is frozen.
     pub frozen_until_ms: i64,
     /// Whether its client was told that the network is gone.
     pub is_offline: bool,
-    /// When the store has done what it was asked for so far: it keeps to the order.
+    /// When the store has done all that it was asked for so far. It keeps the order.
     pub stored_ms: i64,
-    /// Since when its clock stands still.
+    /// When its clock stopped, if it has.
     pub sleeps_since_ms: Option<i64>,
-    /// Whether it is there.
+    /// Whether it is open.
     pub is_open: bool,
-    /// How long who makes a request in it waits for the answer.
+    /// After how long its callers no longer wait, in ms.
     pub gives_up_after_ms: Option<i64>,
-    /// Who waits in it, by what for.
+    /// The callers that wait in it, by the number of their request.
     pub callers: BTreeMap<usize, Vec<Caller>>,
-    /// The instant for which it is to be woken, of the run.
+    /// When it has to be woken, by the clock of the run.
     pub wakes_ms: Option<i64>,
-    /// How often each id was sent from it.
+    /// How often it sent each id.
     pub sent: BTreeMap<String, u32>,
 }
 
 impl Tab {
-    /// The `n`th tab of a run.
+    /// Makes the `n`th tab of a run.
     pub fn new(n: usize, (browser, user): (usize, usize), plan: &Plan, ahead_ms: i64) -> Self {
         let owner = format!("tab-{n}");
         let settings = Settings {
@@ -126,8 +126,8 @@ impl Tab {
         }
     }
 
-    /// A clock of its machine jumps. Back goes only the wall clock, which shows the host that something is wrong; forward may go
-    /// its own too, unnoticed as long as that is little.
+    /// Lets a clock of its machine jump. Only the wall clock goes back, and the host notices that. A jump forward may
+    /// include the host's own clock, and small ones are not noticed.
     pub fn jump(&mut self, jump_ms: i64) {
         self.ahead_ms += jump_ms.max(0);
         if jump_ms.abs() > DRIFT_MS_MAX {
@@ -135,7 +135,7 @@ impl Tab {
         }
     }
 
-    /// It goes on after a freeze. If its clock stood still, the host has noticed that.
+    /// Goes on after a freeze. If the clock stood still, the host has noticed that.
     pub fn thaw(&mut self) {
         if let Some(since_ms) = self.sleeps_since_ms.take() {
             self.ahead_ms -= self.frozen_until_ms - since_ms;
@@ -144,7 +144,7 @@ impl Tab {
     }
 }
 
-/// An answer as a host hands it to the client.
+/// An answer, as a host gives it to the client.
 pub fn answer(reply: &Reply) -> Answer {
     let json = serde_json::from_slice::<serde_json::Map<_, _>>(reply.body()).unwrap_or_default();
     let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
@@ -156,7 +156,8 @@ pub fn answer(reply: &Reply) -> Answer {
     }
 }
 
-/// What somebody between makes up: a portal's page, or a refusal of a gateway that knows nothing of the request.
+/// An answer that somebody in between makes up: a portal's page, or the refusal of a gateway that knows nothing of the
+/// request.
 pub fn made_up(is_portal: bool) -> Answer {
     let members = [("code", "overloaded"), ("executed", "no"), ("retry", "never"), ("detail", "try later")];
     if is_portal {
