@@ -6,11 +6,11 @@ import { Semel } from "../../sdk/npm/node.js";
 
 const [what, folder, ...args] = process.argv.slice(2);
 const store = fileStore(folder);
-// At once into the pipe: what was said before a SIGKILL arrives.
+// Written synchronously, so that everything printed before a SIGKILL arrives.
 const say = (line) => writeSync(1, `${line}\n`);
 
 const does = {
-  /** Writes rows as fast as it can, in four lanes, from the number `first` on, and says each that is stored. */
+  /** Writes rows as fast as it can, in four lanes, with numbers from `first` on. Prints each that is stored. */
   async write(first, rowBytes) {
     await Promise.all([0, 1, 2, 3].map(async (lane) => {
       for (let n = Number(first); ; n += 1) {
@@ -20,7 +20,7 @@ const does = {
     }));
   },
 
-  /** Counts in one row, in two lanes, `times` altogether, under its own name and in a total. Says each that is stored. */
+  /** Counts up `times` in one row, in two lanes together, under its own name and in a total. Prints each count that is stored. */
   async count(name, times) {
     let left = Number(times);
     const increment = (row) => {
@@ -48,7 +48,7 @@ const does = {
     await store.close();
   },
 
-  /** Loses its folder while it stores, and says what it is told. It closes nothing. */
+  /** Loses its folder while it stores, and prints the error that it gets. It closes nothing. */
   async lose() {
     await store.change("a", () => {
       rmSync(folder, { recursive: true });
@@ -56,14 +56,14 @@ const does = {
     }).catch(({ code, cause }) => say(`${code} ${cause.code}`));
   },
 
-  /** Says that an owner lives, until it is killed. */
+  /** Announces an owner, prints that, and stays alive until it is killed. */
   async presence(owner) {
     await store.presence(owner).alive();
     say("lives");
     setInterval(() => {}, 1_000);
   },
 
-  /** Makes deposits, all at once, and says each that is answered. It closes nothing. */
+  /** Makes deposits, all at once, and prints each that is answered. It closes nothing. */
   async deposit(url, ...accounts) {
     const semel = await Semel.open({ url, store, headers: { "x-process": "child" } });
     await Promise.all(accounts.map(async (account) => {

@@ -1,7 +1,6 @@
-// What the tests of the file store share: folders, children that use a store, and a file system that fails on demand.
+// What the tests of the file store share: folders, child processes that use a store, and a file system that fails on demand.
 //
-// Invariants:
-// - A folder is gone and a child is ended after the test that made it.
+// Invariant: after the test that made them, a folder is removed and a child has ended.
 
 import { spawn } from "node:child_process";
 import * as fs from "node:fs/promises";
@@ -20,7 +19,7 @@ export function folderOf(t) {
   return folder;
 }
 
-/** Removes a folder, unless a store that is closed later makes a file in it meanwhile. */
+/** Removes a folder. Returns false if a store that is still closing makes a file in it meanwhile. */
 function isRemoved(folder) {
   try {
     rmSync(folder, { recursive: true, force: true });
@@ -40,14 +39,14 @@ export function storeIn(t, folder, options) {
 
 export const text = (row) => (row === undefined ? undefined : Buffer.from(row).toString());
 
-/** The rows as texts. */
+/** Resolves to the rows, as texts by id. */
 export async function textsIn(store) {
   return Object.fromEntries((await store.load()).map(([id, row]) => [id, text(row)]));
 }
 
 export const put = (store, id, row) => store.change(id, () => Buffer.from(row));
 
-/** What a store that is opened only for this finds. */
+/** Resolves to what a store finds that is opened just for this. */
 export async function look(folder) {
   const store = new FileStore(folder, { busyMs: 10_000, fs });
   try {
@@ -64,7 +63,7 @@ export function logIn(folder) {
   return join(folder, logs[0]);
 }
 
-/** A process that does what file-child.mjs calls `what`, and says lines. */
+/** Starts a process that does `what` of file-child.mjs, and collects the lines that it prints. */
 export function child(t, what, folder, ...args) {
   const path = fileURLToPath(new URL("./file-child.mjs", import.meta.url));
   const started = spawn(process.execPath, [path, what, folder, ...args.map(String)], { stdio: ["ignore", "pipe", "inherit"] });
@@ -84,12 +83,12 @@ export function child(t, what, folder, ...args) {
     lines,
     ended,
     signal: (name) => started.kill(name),
-    /** Ends it at once. All that it had said is in `lines` then. */
+    /** Ends it at once. All lines that it had printed are in `lines` then. */
     async kill() {
       started.kill("SIGKILL");
       await ended;
     },
-    /** Resolves once it has said so many lines. */
+    /** Resolves once it has printed `count` lines. */
     said(count) {
       return new Promise((resolve, reject) => {
         const look = () => {
@@ -105,18 +104,18 @@ export function child(t, what, folder, ...args) {
   };
 }
 
-/** What an error of the store tells: its code, and that of the system's error behind it. */
+/** The code of a store's error, and that of the system's error behind it. */
 export function told(error) {
   if (!(error instanceof StoreError)) return `no StoreError: ${error}`;
   return [error.code, ...(error.cause ? [error.cause.code] : [])].join(" ");
 }
 
-/** What the system says when it fails. */
+/** The error of a failed system call. */
 export const failure = (code) => Object.assign(new Error(`${code}: made by the test`), { code });
 
 /**
- * The file system, where each call first asks `faults`: `{ [name]: (call) => … }`, by names of `node:fs/promises` and of a file's
- * methods. What is thrown there is the call's error; what is returned, if anything, its result. `calls` counts them.
+ * The file system with faults. `faults` has functions by the names of `node:fs/promises` and of a file's methods; each call first asks its function.
+ * What that throws is the call's error, and what it returns, if anything, is the call's result. `calls` counts the calls.
  */
 export function faultyFs(faults) {
   const calls = {};

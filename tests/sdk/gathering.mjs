@@ -1,26 +1,26 @@
-// Outboxes that send together what may overlap, and calls that make them do it.
+// Outboxes that send changes together which may overlap, and calls that make them do so.
 
 import { setImmediate as turn } from "node:timers/promises";
-// The outbox loads it once there is much to send; here it is there at once.
+// An outbox loads this module once there is much to send. Here it is loaded from the start.
 import "../../sdk/npm/session-node.js";
 import { deposit, outbox, until } from "./stub.mjs";
 
 export const MINUTE_MS = 60_000;
-/** So many go at once at a key, each by itself. */
+/** How many changes at one key are sent at once before the rest is sent together. */
 export const AT_ONCE = 4;
 
-/** A deposit that may overlap, at a key that it names. */
+/** A deposit that may overlap with others, at a named key. */
 export const overlapping = (semel, { account = "a", ...init } = {}) => deposit(semel, account, { key: `accounts/${account}`, ordered: false, ...init });
 export const many = (count, make) => Array.from({ length: count }, (_, n) => make(n));
-/** What was called, in order: a batch as how many are in it. */
+/** The calls in order: their kinds, and for a batch the number of its elements. */
 export const made = (server) => server.calls.map(({ kind, json }) => (kind === "batch" ? json.length : kind));
 
-/** Whatever needs no time has been done by then. */
+/** Resolves once everything is done that needs no time. */
 export async function turns() {
   for (let n = 0; n < 20; n += 1) await turn();
 }
 
-/** An outbox that has loaded what makes attempts go together. What it takes for that is not among the calls. */
+/** An outbox that has already loaded what makes it send together. The calls for that are not among the server's calls. */
 export async function gathering(t, options) {
   const opened = await outbox(t, options);
   await Promise.all(many(2 * AT_ONCE, () => overlapping(opened.semel, { account: "before" })));
@@ -29,7 +29,7 @@ export async function gathering(t, options) {
   return opened;
 }
 
-/** Makes calls, by `make`: the first go by themselves, and hear nothing before all are made; by then, the rest is held. */
+/** Makes calls by `make`. The first ones are sent alone, and get no answer before all calls are made; by then, the rest is held back. */
 export async function burst({ semel, server }, count, make = () => overlapping(semel)) {
   const { each } = server;
   let [open, sent] = [undefined, 0];

@@ -1,12 +1,12 @@
-// The stub as a server on this machine: for the real `fetch`, and for processes that are not the test's own.
+// The stub as a server on this machine, for the real `fetch`, and for other processes.
 //
-// Invariant: a call that is lost in the stub ends its connection without an answer. `call.init` has the connection that it came by as
-// `socket`, and what answers it as `response`, for who answers by hand.
+// Invariant: a call that is lost in the stub ends its connection without an answer. `call.init` has the connection as `socket`, and the response as
+// `response`, for tests that answer by themselves.
 
 import { createServer } from "node:http";
 import { Stub } from "./stub.mjs";
 
-/** Resolves to the stub and its address. It ends with the test. */
+/** Resolves to the stub and its address. The server is closed after the test. */
 export async function serveStub(t) {
   const stub = new Stub();
   const server = createServer(async (request, response) => {

@@ -1,4 +1,4 @@
-// A tab of a test: the driver of the module over any store, which is told who lives, and sends to a stub.
+// A tab for a test: the driver of the module over any store. The test tells it who is alive, and it sends to a stub.
 
 import { readFile } from "node:fs/promises";
 import { NAMED_MODULE } from "../../scripts/setup/sdk.mjs";
@@ -6,11 +6,11 @@ import { ANSWERED, DELIVERED, LOST, Machine, REQUEST } from "../../sdk/js/machin
 import { send } from "../../sdk/js/transport.js";
 import { Rows, Stub, URL_OF_STUB, until } from "./stub.mjs";
 
-// As the sources call it: what ships is named by its content.
+// The module under the name that the sources use: what ships has a name made from its content.
 const module = await WebAssembly.compile(await readFile(NAMED_MODULE));
 const ALICE = "semel https://worker.test alice";
 
-/** Opens a tab; it is closed after the test. */
+/** Opens a tab. It is closed after the test. */
 export function tab(t, { store = new Rows(), server = new Stub(), owner = "own", database = ALICE, identity = "alice" } = {}) {
   const opened = new Tab(server);
   const [retryIntervalMs, attemptTimeoutMs, givesUp, maxPending, maxAttempts] = [10, 10_000, false, 1000, 32];
@@ -19,7 +19,7 @@ export function tab(t, { store = new Rows(), server = new Stub(), owner = "own",
   return opened;
 }
 
-/** What a tab that is gone left in `store`: a request that was sent and not answered. */
+/** Leaves in `store` what a tab that is gone leaves: a request that was sent and not answered. */
 export async function left(t, store, owner, id, path = "/accounts/left/deposit") {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" ? Promise.reject(new TypeError("fetch failed")) : serve());
@@ -31,7 +31,7 @@ export async function left(t, store, owner, id, path = "/accounts/left/deposit")
 }
 
 class Tab {
-  /** What was handed over, in order. */
+  /** What was delivered, in order. */
   delivered = [];
   #server;
 
@@ -54,7 +54,7 @@ class Tab {
     return this.machine.tell(REQUEST, id, "POST", path, false, "", new Uint8Array([1]), false)?.integer();
   }
 
-  /** Takes over, where `alive` live: owners, or a function that says so. */
+  /** Takes over what others left. `alive`: the owners that are alive, or a function that tells. */
   takesOver(alive) {
     return this.machine.takeOver(typeof alive === "function" ? alive : async () => alive);
   }

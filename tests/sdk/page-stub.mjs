@@ -1,6 +1,6 @@
-// A page of a test, as the package finds it.
+// A page for a test, as the package sees it.
 
-/** A page is there from now on: what `globalThis` has of one. */
+/** Makes a page: puts what a page has into `globalThis`. */
 export function page({ onLine = true } = {}) {
   const [window, document, navigator] = [new EventTarget(), { hidden: false }, { onLine }];
   const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
@@ -21,7 +21,7 @@ export function page({ onLine = true } = {}) {
   };
 }
 
-/** It is not there any more. */
+/** Removes it again. */
 export function leavePage() {
   for (const name of ["navigator", "document", "addEventListener"]) delete globalThis[name];
 }

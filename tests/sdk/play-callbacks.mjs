@@ -1,19 +1,20 @@
-// What an application does in a play from within what calls it: an event, `onpaused`, `headers`, its store. It closes the outbox there, gives up, calls, asks.
+// What an application does in a play while it is called: in an event, `onpaused`, `headers`, or its store. It closes the outbox, gives up, calls, or
+// asks.
 
 import { ask, idOf, makeCall } from "./play-calls.mjs";
 
-/** More calls than these are not made again. */
+/** Once there are this many calls, none is made from within callbacks. */
 const CALLS_MAX = 200;
 export const EVENTS = ["attempt", "lost", "refused", "settled", "recovered", "stalled", "online", "offline"];
 
 export function close({ page, semel }) {
-  // Its store may be asked for something yet.
+  // The store may still be asked for something.
   page.isClosing = true;
   page.run(() => semel.close());
   page.isClosed = true;
 }
 
-/** Something in `tab`, as chance has it, from within `where`. */
+/** Does something random in `tab`, from within the callback `where`. */
 export function actsWithin(world, oracle, tab, where) {
   const { page, semel, dials, onrecovered } = tab;
   if (!semel || page.isClosing || page.isClosed || page.isGone || !world.happens(dials.acts)) return;

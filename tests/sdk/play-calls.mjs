@@ -1,6 +1,6 @@
-// The calls of a play of an outbox: of few ids or of none, by this tab or another, aborted as chance has it, and asked for.
+// The calls of a play of an outbox: with one of a few ids or without, by this tab or another; some are aborted, and some are asked for.
 
-/** More calls than these are not made again. */
+/** Once there are this many calls, none is made again. */
 const CALLS_MAX = 300;
 /** Where calls go: path and key. The second path leads to the key of the first. */
 export const PLACES = [
@@ -14,18 +14,18 @@ export const PLACES = [
 export const OWN = [["/accounts/a/deposit", "accounts/a"], ["/accounts/a/deposit", "accounts/a"], ["/accounts/a/withdraw", undefined]];
 export const idOf = (world, { many }) => `id-${world.below(many)}`;
 
-/** This tab, or another that goes on. */
+/** This tab, or another one that is running. */
 export function anyOf(world, tab) {
   const others = tab.tabs.filter(({ page }) => !page.isGone && !page.isFrozen && !page.isClosed);
   return others.length === 0 || (others.includes(tab) && world.below(2)) ? tab : world.oneOf(...others);
 }
 
-/** A call, with an id of few or with none; alone in what it says then. */
+/** Makes a call, with one of a few ids, or without an id, and then with a body of its own. */
 export function makeCall(world, oracle, tab, isOwn = world.happens(tab.dials.own), given = {}) {
   const { name, page, semel, giveUpAfterMs, identity, dials } = tab;
   const { id = isOwn ? idOf(world, dials) : undefined } = given;
   const { place: [path, key] = world.oneOf(...(isOwn ? dials.places : PLACES)), ordered = world.below(10) < 6 } = given;
-  // By a hash, who asks for the same has the same id.
+  // If ids are hashes, calls for the same thing have the same id.
   const isHashed = !isOwn && dials.ids === "hash";
   const { body = isOwn ? `${id} ${world.below(2)}` : isHashed ? `hashed ${world.below(4)}` : `call-${oracle.calls.length}` } = given;
   const salt = isHashed ? world.oneOf(undefined, 1, () => (page.calls("salt"), Math.floor(Date.now() / 200))) : undefined;
@@ -53,7 +53,7 @@ export function makeCall(world, oracle, tab, isOwn = world.happens(tab.dials.own
   return call;
 }
 
-/** Texts, and streams that take some time, or break off. */
+/** A text, or a stream that takes some time or breaks off. */
 function bodyOf(world, body) {
   if (!world.happens(0.2)) return body;
   const parts = [body.slice(0, 3), body.slice(3)];
@@ -67,7 +67,7 @@ function bodyOf(world, body) {
   });
 }
 
-/** `leaves`: it is aborted at once. */
+/** Asks for an outcome. `leaves`: the question is aborted at once. */
 export function ask(world, oracle, { name, page, semel, identity }, id, leaves = false) {
   const call = { page, identity, id, isAsking: true, what: `${name} who asks for ${id}` };
   oracle.calls.push(call);

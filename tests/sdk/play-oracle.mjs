@@ -1,14 +1,14 @@
-// What must hold of an outbox whatever befalls it: looked at as it happens, and once it is calm.
+// What must hold for an outbox whatever happens: checked while it happens, and once everything is calm.
 //
-// Invariant: what is held against it is promised by README.md of the package, or by docs/guarantees.md; known limits are left out by name.
+// Invariant: every check is of something that the package's README.md or docs/guarantees.md promises. Known limits are left out explicitly.
 
-/** What ends the waiting, and not the request. */
+/** Errors that end the waiting, but not the request. */
 const GOES_ON = new Set(["gave-up", "closed"]);
 
-/** So long it takes to read what is asked for, and what was before. */
+/** How long it takes to read what is asked for, after what was asked for before. */
 const READ_MS_MAX = 1_000;
 
-/** Whether an id is one of the application's own, or the hash of what is asked for: such a one is used again. */
+/** Whether an id is the application's own, or the hash of a payload. Such an id is used again. */
 export const isOfPayload = (id) => id.startsWith("id-") || id[14] === "4";
 
 export class Oracle {
@@ -17,21 +17,21 @@ export class Oracle {
   /** The calls, in order. */
   calls = [];
   #world;
-  /** Whose answer is with who asked for it, or is about to be. */
+  /** Requests whose answer has reached a caller, or is about to. */
   #heard = new Set();
-  /** Of which somebody was told how it ended. */
+  /** Requests of which somebody was told how they ended. */
   #told = new Set();
-  /** Whether the rows were thrown away, so that nobody may be told of what was in them. */
+  /** Whether the rows were thrown away. Then nobody need be told about what was in them. */
   isStoreLost = false;
-  /** Whether the keys forgot what they had done and said. */
+  /** Whether the keys were put back to an earlier state. */
   #isPutBack = false;
-  /** What was given up in a page that has gone since: bodies. */
+  /** The bodies of what was given up in a page that is gone by now. */
   #givenUp = new Set();
-  /** Calls that were given up, by body. */
+  /** The calls that were given up, by body. */
   #aborted = new Map();
-  /** Which page has an answer that it called for, and since when, by id. */
+  /** By id: the page that got the answer to its own call, and when. */
   #answered = new Map();
-  /** Ids that were told to be under way, so that they may be sent once more. */
+  /** Ids that were refused as under way, so that they may be sent again. */
   #doubted = new Set();
 
   constructor(world) {
@@ -50,13 +50,13 @@ export class Oracle {
     return { is, ...run };
   }
 
-  /** The keys are as they were when so many had run. */
+  /** The keys are put back to their state after `many` runs. */
   putBack(many) {
     this.#isPutBack = true;
     for (const run of this.ran.slice(many)) run.isUndone = true;
   }
 
-  /** A page goes: what was given up in it is stored as that, unless the store had not come to it, or failed. */
+  /** A page goes. What was given up in it is stored as given up, unless the store had not come to that, or failed. */
   leaves(page) {
     for (const { body, id, isHashed, isOver, abortedMs, page: its } of this.calls) {
       const isStored = !page.isFrozen && !page.storing && !(page.failedMs >= abortedMs) && !(page.wasFrozenMs >= abortedMs);
@@ -64,13 +64,13 @@ export class Oracle {
     }
   }
 
-  /** What nobody has an answer to is given up: as long as its page can store that, none that is opened later may have it executed. */
+  /** A call without an answer is given up. If its page can store that, no page that is opened later may have it executed. */
   givesUp(call) {
     const { id, isHashed, body, page } = call;
     if (id === undefined && !isHashed && !page.isClosed && !call.isOver && !page.storing) this.#aborted.set(body, call);
   }
 
-  /** A page sends it, to have it executed. `isKnown`: what becomes of it is known by then. */
+  /** A page sends a request to have it executed. `isKnown`: what becomes of it is known by then. */
   sends(page, id, body, isKnown) {
     if (this.#givenUp.has(body) && !this.#doubted.has(id)) this.#isWrong(`${id} of ${body} was given up, and is sent to be executed`);
     const call = this.#aborted.get(body);
@@ -79,7 +79,7 @@ export class Oracle {
     if (hasStored(its, abortedMs, page) && !(its.wasFrozenMs >= abortedMs)) this.#isWrong(`${id} of ${body} was given up before ${call.tab} was closed, and ${page.number} sends it to be executed`);
   }
 
-  /** It was refused as one that may be under way. */
+  /** A request was refused as one that may be under way. */
   doubts(id) {
     this.#doubted.add(id);
   }
@@ -90,7 +90,7 @@ export class Oracle {
     if (new Set(ids).size < ids.length) this.#isWrong(`${who} is told twice of one that is pending: ${ids}`);
   }
 
-  /** The key is told to forget these. */
+  /** A key is told to forget these ids. */
   acknowledges(record, key, ids) {
     for (const id of ids) {
       const hasRun = this.ran.some((run) => run.key === key && run.id === id);
@@ -98,13 +98,13 @@ export class Oracle {
     }
   }
 
-  /** A page hears how a request ended. */
+  /** A page is told how a request ended. */
   ends({ requestId, status }) {
     this.#told.add(requestId);
     if (status !== undefined) for (const { key, id } of this.ran) if (id === requestId) this.#heard.add(`${key} ${id}`);
   }
 
-  /** Somebody has an answer to what he knows by id. */
+  /** Somebody gets an answer to a request that they know by id. */
   async takes({ what: who, identity }, id, response) {
     const said = await response.json();
     const run = this.ran[said.is - 1];
@@ -124,13 +124,13 @@ export class Oracle {
     if (said.body !== call.body || said.path !== call.path) this.#isWrong(`${call.tab} who calls ${call.id} ${call.path} ${call.body} got the answer to ${said.path} ${said.body}`);
   }
 
-  /** What was never answered comes to who recovers. */
+  /** A tab recovers a request: one that was never answered. */
   async recovers({ taken, name: tab, identity, page }, { requestId, response, error }) {
     const [its, ms] = this.#answered.get(requestId) ?? [];
-    // Where nobody can tell who lives, or a page has lost its lock, two may see to one.
+    // If nobody can tell who is alive, or a page has lost its lock, two pages may go on with the same request.
     const isAnothers = !this.#world.hasPresence || its?.wasFrozenMs !== undefined || isOfPayload(requestId) || this.#world.lost.has(requestId);
     if (its && !isAnothers && (its === page || hasStored(its, ms, page))) this.#isWrong(`${tab} recovers ${requestId}, and its own caller has the answer`);
-    // Of what a store says that it has lost, that is told first.
+    // What a store says that it has lost may be told twice.
     if (taken.has(requestId) && !this.#world.lost.has(requestId)) this.#isWrong(`${tab} recovers ${requestId} again, and has taken it`);
     if (response) await this.takes({ what: `${tab} who recovers`, identity }, requestId, response);
     else if (!this.#isPutBack) this.#checkError(`${requestId}, which ${tab} recovers,`, error, this.#runsOf(requestId));
@@ -146,7 +146,7 @@ export class Oracle {
     this.#world.checkTold(what, error, runs.length > 0);
   }
 
-  /** That what was told is so for good: `no` above all. */
+  /** Checks that what callers were told stays true, above all `executed: "no"`. */
   checkEnds() {
     if (this.#isPutBack) return;
     for (const call of this.calls) {
@@ -159,17 +159,17 @@ export class Oracle {
         if (own === undefined && runs.length) this.#isWrong(`${what} was told ${error}, and ran`);
         continue;
       }
-      // Of an id that is in use for another payload, only that one is known to have run.
+      // If an id is in use for another payload, it is only known that that one ran.
       if (runs.every((run) => run.body === body && run.path === path && run.principal === identity)) this.#checkError(what, error, runs);
     }
   }
 
-  /** That who waits in a page that is there waits no more; `stillThere`: whether a page is. */
+  /** The calls that still wait, in pages that are still there. */
   get waiting() {
     return this.calls.filter((call) => !call.isOver && !call.page.isGone);
   }
 
-  /** That who wants to wait for so long only does not wait longer: not much, for what it asks for is read first. */
+  /** Checks that no call waited longer than it wanted to. It may take a little longer, because what it asks for is read first. */
   checkPatience() {
     for (const { what, page, giveUpAfterMs, madeMs, endedMs, thaws } of this.calls) {
       const isTold = page.isGone || page.thaws > thaws || page.isFrozen || endedMs - madeMs < giveUpAfterMs + READ_MS_MAX;
@@ -177,7 +177,7 @@ export class Oracle {
     }
   }
 
-  /** That of what ran somebody was told how it ended, but where that was said to be the end. */
+  /** Checks that for all that ran somebody was told how it ended, except where an error was the end. */
   checkTold() {
     if (this.isStoreLost || this.#isPutBack) return;
     const forgone = new Set(this.calls.filter(({ error }) => error && !GOES_ON.has(error.code)).map(({ error, body }) => error.requestId ?? body));
@@ -186,9 +186,9 @@ export class Oracle {
     }
   }
 
-  /** That the requests of a tab to a key, as far as it is known, took effect in the order of the calls. */
+  /** Checks that the requests of a tab to a key took effect in the order of the calls, as far as that is known. */
   checkOrder() {
-    // What a store says that it has lost, and has, is another's from then on.
+    // A row that a store says it has lost, although it has it, belongs to somebody else from then on.
     const at = new Map(this.ran.map(({ id, body }, index) => [body, this.#world.lost.has(id) ? undefined : index]));
     const last = new Map();
     for (const call of this.calls) {
@@ -202,7 +202,7 @@ export class Oracle {
   }
 }
 
-/** Whether what came to a page that is closed is in the store since before another was opened. */
+/** Whether what happened in a page that is closed was in the store before another page was opened. */
 function hasStored(page, ms, other) {
   return page.isClosed && !page.storing && page.storedMs < other.openedMs && !(page.failedMs >= ms);
 }

@@ -1,4 +1,4 @@
-// A play of an outbox: three tabs that call, ask, give up, close, freeze, go offline and die as chance has it, until it is calm.
+// A play of an outbox: three tabs randomly call, ask, give up, close, freeze, go offline and die, until everything is calm.
 
 import { actsWithin, close, EVENTS } from "./play-callbacks.mjs";
 import { anyOf, ask, idOf, makeCall, OWN } from "./play-calls.mjs";
@@ -8,9 +8,9 @@ import { problem, Stub, URL_OF_STUB } from "./stub.mjs";
 
 const STEPS = 50;
 const TABS = 3;
-/** So long an answer is kept for another tab, and a little. */
+/** A little longer than an answer is kept for another tab. */
 const KEPT_MS = 25 * 3_600_000;
-/** What befalls a tab, and how likely that is. Some plays have more of some of it. */
+/** What may happen to a tab, with weights. In some plays, some of it is more likely. */
 const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, forget: 0, backup: 0, login: 2, wait: 20 };
 
 export async function playOutbox(world) {
@@ -28,13 +28,13 @@ export async function playOutbox(world) {
     page.number = opened += 1;
     const giveUpAfterMs = world.oneOf(60, 500, Infinity, Infinity);
     const tab = { name: `tab ${opened}`, page, giveUpAfterMs, taken: new Set(), identity, tabs, dials };
-    // In the place of this one another is opened.
+    // Another tab is opened in its place.
     tab.closes = async () => {
       world.says(`${tab.name} closes`);
       close(tab);
       tabs[tabs.indexOf(tab)] = await open();
     };
-    // What calls the application.
+    // Called by everything that calls the application.
     page.calls = (where) => actsWithin(world, oracle, tab, where);
     page.openedMs = world.time.ms;
     world.says(`${tab.name} opens`);
@@ -58,11 +58,11 @@ export async function playOutbox(world) {
         world.says(`${tab.name} recovers ${recovered.requestId} ${recovered.response?.status} ${recovered.error?.code} ${recovered.error?.executed}`);
         await oracle.recovers(tab, recovered);
       };
-      // Until then answers are kept.
+      // Until it is set, answers are kept.
       const takes = () => (semel.onrecovered = tab.onrecovered);
       if (world.happens(0.2)) setTimeout(takes, 300);
       else takes();
-      // What has an answer may be acknowledged before its caller goes on.
+      // A request with an answer may be acknowledged before its caller goes on.
       semel.addEventListener("settled", ({ detail }) => oracle.ends(detail));
       for (const event of EVENTS) semel.addEventListener(event, () => page.calls(event));
       semel.subscribe(() => page.calls("subscribe"));
@@ -89,7 +89,7 @@ export async function playOutbox(world) {
   return world;
 }
 
-/** What is more likely in this play than in others. */
+/** The probabilities of this play. */
 function dialsOf(world) {
   const more = { ...STEPS_OF };
   for (const name of ["call", "burst", "ask", "close", "network", "outage", "stall", "anew"]) more[name] *= world.oneOf(1, 1, 1, 4);
@@ -98,29 +98,29 @@ function dialsOf(world) {
   return {
     step: () => world.oneOf(...all),
     own: world.oneOf(0.2, 0.5, 0.8),
-    /** So many ids of their own. */
+    /** How many ids the application has. */
     many: world.oneOf(1, 2, 4),
     places: world.oneOf(OWN, OWN.slice(0, 1)),
     ids: world.oneOf("uuid", "uuid", "uuid", "hash"),
     identities: world.oneOf(["alice"], ["alice"], ["alice"], ["alice", "bob"]),
-    /** How likely who is told an end makes the same id anew. */
+    /** How likely a caller that is told the end of a call makes the same id again. */
     again: world.oneOf(0, 0.2, 0.6),
     aborts: world.oneOf(0.1, 0.35, 0.7),
-    /** How likely it acts from within what calls it. */
+    /** How likely the application acts while it is called. */
     acts: world.oneOf(0, 0, 0.05, 0.2),
-    /** Whether the server wants to know who asks, by a token that is renewed. */
+    /** Whether the server demands a token, which is renewed from time to time. */
     isGuarded: world.below(3) === 0,
   };
 }
 
 const STEP = {
   call: (world, oracle, tab) => makeCall(world, oracle, tab),
-  // The same id at once, by this tab and others.
+  // The same id several times at once, by this tab and others.
   burst: (world, oracle, tab) => {
     const id = idOf(world, tab.dials);
     for (let many = world.oneOf(2, 2, 4); many > 0; many -= 1) makeCall(world, oracle, anyOf(world, tab), true, { id });
   },
-  // Many at once go together, once what makes them do so is loaded: at the first of them.
+  // Many at once are sent together, once the module for that is loaded. The first of them load it.
   together: async (world, oracle, tab) => {
     for (let times = 2; times > 0; times -= 1) {
       for (let many = world.oneOf(4, 12); many > 0; many -= 1) makeCall(world, oracle, tab, false, { place: ["/orders", "free"], ordered: false });
@@ -144,12 +144,12 @@ const STEP = {
   cancel: (world, oracle, _, server) => cancelled(world, oracle, server),
   outage: (world) => world.outage(world.oneOf("network", "store"), world.oneOf(30, 100, 300)),
   stall: (world) => world.stall(world.oneOf(50, 500, 40_000)),
-  // A handler that crashes has left nothing, whatever asks next.
+  // A handler that crashed has left nothing, whatever is asked next.
   poison: (world, oracle, tab, server) => {
     const [, key] = world.oneOf(...tab.dials.places);
     if (key) server.poison(key, idOf(world, tab.dials), tab.identity);
   },
-  // What is given up before it left is made anew at once, while others wait for what it was.
+  // A call that is given up before it was sent is made again at once, while others wait for the first one.
   anew: async (world, oracle, tab) => {
     const [id, place, at] = [idOf(world, tab.dials), world.oneOf(...tab.dials.places), world.below(2)];
     if (tab.page.isOnline && world.below(2)) turnNetwork(world, tab);
@@ -168,7 +168,7 @@ const STEP = {
     }
     if (!tab.page.isOnline && world.below(2)) turnNetwork(world, tab);
   },
-  // As a browser does that runs out of space, under open tabs, and while something is on its way to the store.
+  // What a browser does that runs out of space, under open tabs, and while something is on its way to the store.
   thrownAway: async (world, oracle, tab) => {
     const [id, place, at] = [idOf(world, tab.dials), world.oneOf(...tab.dials.places), world.below(2)];
     makeCall(world, oracle, tab, true, { id, place, body: `${id} ${at}` });
@@ -181,7 +181,7 @@ const STEP = {
     await tab.closes();
     makeCall(world, oracle, anyOf(world, tab), true, { id, place, body: `${id} ${1 - at}` });
   },
-  // As README.md has it: nothing of an identity is to be left on this device.
+  // As README.md describes it: nothing of an identity stays on this device.
   forget: async (world, oracle, { identity, tabs }) => {
     const all = tabs.filter((tab) => tab.identity === identity);
     if (all.some(({ page }) => page.isFrozen)) return;
@@ -190,7 +190,7 @@ const STEP = {
     world.forgets(identity);
     oracle.isStoreLost = true;
   },
-  // The token is another from now on, and this tab has it, or that of somebody else.
+  // From now on another token is valid, and this tab has it, or somebody else's.
   login: (world, _, tab) => {
     if (world.below(2)) world.tokens += 1;
     tab.token = world.below(5) ? world.tokens : "another's";
@@ -207,7 +207,7 @@ const STEP = {
 
 function serverOf(world, oracle) {
   const server = new Stub();
-  // The clocks of keys are of machines of their own.
+  // Keys are on different machines, with different clocks.
   server.aheadMs = world.oneOf(0, 0, -3_600_000, 3_600_000);
   server.aheadMsOfKeys.set("free", server.aheadMs + world.oneOf(0, 50_000));
   server.lapses = (id) => !isOfPayload(id);
@@ -234,16 +234,16 @@ function serverOf(world, oracle) {
   return server;
 }
 
-/** Whether it shows the token that is asked for now. */
+/** Whether a call shows the token that is valid now. */
 function isLet(world, { kind, headers }) {
   return !world.isGuarded || kind === "health" || headers.get("authorization") === `Bearer ${world.tokens}`;
 }
 
-/** `fetch`, of which a page may have so many under way. Not of them: the clock, and what acknowledges. */
+/** A `fetch` that checks how many attempts of a page are under way. The clock and acknowledgements do not count. */
 function limitedFetch(world, oracle, page, server, most) {
   const fetch = world.fetchOf(page, server);
   let underWay = 0;
-  /** When each may be sent again. */
+  /** By id: when it may be sent again. */
   const notBefore = new Map();
   return async (url, init) => {
     if (page.isClosed) world.faults.push(`${url} was sent though all is closed`);
@@ -260,7 +260,7 @@ function limitedFetch(world, oracle, page, server, most) {
     const said = init.headers.get?.("idempotency-key");
     const id = said?.replace(/"(cancel-)?/g, "");
     if (said === `"${id}"` && Number(init.headers.get("semel-deadline")) > 0) oracle.sends(page, id, Buffer.from(init.body).toString(), server.knows(id));
-    // What is made anew after its row was thrown away, nobody knows that of.
+    // After its row was thrown away, a request is made anew, and nobody knows about the pause.
     if (world.time.ms + page.steadyMs < notBefore.get(id) && !world.lost.has(id)) world.faults.push(`${id} was sent sooner than the server asked for`);
     try {
       const answer = await fetch(url, init);
@@ -289,7 +289,7 @@ function onpausedOf(world, page) {
   return ({ requestId, error, resume, giveUp }) => {
     world.says(`${requestId} pauses: ${error.code}`);
     page.calls("onpaused");
-    // What is another's for good has nothing to wait for.
+    // An id that is in use for another payload has nothing to wait for.
     const goesOn = world.isCalm ? error.code !== "fingerprint-mismatch" : world.happens(0.7);
     setTimeout(goesOn ? resume : giveUp, world.oneOf(1, 5, 50));
   };
@@ -303,7 +303,7 @@ function die(world, oracle, { name, page }) {
 
 function freeze(world, _, { name, page }) {
   world.says(`${name} is frozen`);
-  // One in WebKit's cache of pages has lost its lock.
+  // A page in WebKit's cache loses its lock.
   page.isUnlit = world.happens(0.2);
   page.frozenMs = world.time.ms;
   page.freeze();
@@ -340,9 +340,9 @@ function cancelled(world, oracle, server) {
 
 const ALL = { maxAttempts: 32, maxPending: 1_000 };
 
-/** All that was promised comes, and nothing is left. */
+/** Everything becomes calm: all that was promised happens, and nothing is left. */
 async function calms(world, oracle, tabs, open, identities) {
-  // What is doubled comes late, and where a page was frozen some time passes first.
+  // A duplicate comes late, and a frozen page needs some time.
   await world.pass(world.oneOf(25, 1_000, 150_000));
   world.isCalm = true;
   world.says("calm");
@@ -353,7 +353,7 @@ async function calms(world, oracle, tabs, open, identities) {
     if (world.hasPresence && world.below(2)) continue;
     close({ page, semel });
   }
-  // What is stored now is found at the next look: where nobody can tell who lives, there is none.
+  // What is stored now is only found at the next look, and if nobody can tell who is alive, there is none. So wait until it is over.
   await world.sleep(5_000);
   const lasts = [];
   for (const identity of identities) lasts.push(await open(identity, ALL));
@@ -365,7 +365,7 @@ async function calms(world, oracle, tabs, open, identities) {
   }
   for (const tab of [...tabs, ...lasts]) close(tab);
   await world.sleep(KEPT_MS);
-  // What was kept, and had still to be acknowledged, is let go of at the look after that.
+  // What was kept, and still had to be acknowledged, is released at the look after that.
   for (let many = 0; many < 3 && (many === 0 || world.rows.size); many += 1) {
     for (const identity of identities) {
       const next = await open(identity, ALL);

@@ -1,4 +1,4 @@
-// A play of a session that goes from page to page: each calls, gives up, closes, freezes, goes offline and dies as chance has it, until it is calm.
+// A play of a session that goes from page to page: each randomly calls, gives up, closes, freezes, goes offline and dies, until everything is calm.
 
 import { HEADERS_MS_MAX, semelOf } from "./playing.mjs";
 import { SessionStub } from "./session-stub.mjs";
@@ -7,14 +7,14 @@ import { URL_OF_STUB } from "./stub.mjs";
 const STEPS = 50;
 const TABS_MAX = 3;
 
-/** What one request is told while those before it in its frame are answered. No key finds anything wrong with the closing of a place. */
+/** What a request may be told while those before it in its frame are answered. A key never finds anything wrong with closing a place. */
 const REFUSALS = [[500, "rolled-back", "no", "same-id"], [503, "unavailable", "unknown", "same-id"], [503, "capacity", "no", "same-id"]];
 const WRONG = [[413, "too-large", "no", "after-fix"], [404, "not-found", "no", "after-fix"], [401, "unauthorized", "no", "after-fix"]];
 
-/** Each call is to a URL of its own, which ends in what it says. */
+/** Each call has its own URL, which ends in its body. */
 export const bodyIn = (url) => new URL(url).search.slice(1);
 
-/** A request may be refused by itself, crash too often, or run without room for its answer. */
+/** A single request may be refused, crash too often, or run without room for its answer. */
 export function befallElements(world, server) {
   server.refuse = ({ session }) => (world.happens(world.refuses / 4) ? world.oneOf(...REFUSALS, ...(session ? WRONG : [])) : undefined);
   server.crashes = () => world.happens(world.refuses / 10);
@@ -30,23 +30,23 @@ export async function playSession(world) {
     for (const each of Array.isArray(elements) ? elements : []) if (!each.path.endsWith("/cancel")) checkGivenUp(each.body);
     return world.carry(`${path} ${JSON.stringify(elements).slice(0, 300)}`, async () => serve());
   };
-  /** What a page gave up it sends no more, but what was on its way by then; and to have the outcome of what ran all the same. */
+  /** A page must not send what it gave up, except what was on its way by then, or what has run already, to get the outcome. */
   const checkGivenUp = (body) => {
     const call = calls.find((call) => call.body === body && call.page === sender);
     if (call?.abortedMs + HEADERS_MS_MAX + 1 < world.time.ms && call.thaws === sender.thaws && !server.effects.includes(body)) faults.push(`${body} was given up, and is sent`);
   };
-  /** An answer comes to who asked for that very body, and to nobody else. */
+  /** An answer must come to whoever asked for that very body, and to nobody else. */
   const checkAnswer = (body, { ran }) => {
     if (ran !== body) faults.push(`${body} got the answer to ${ran}`);
     answered.add(ran);
   };
   const told = new Map();
   const [answered, aborted, calls] = [new Set(), new Set(), []];
-  /** What nobody waited for, and what was said of it: a body, and an error. */
+  /** What came to `onrecovered`: a body, and an error. */
   const recovered = [];
   const intervals = { retryIntervalMs: world.oneOf(10, 10, 200), attemptTimeoutMs: world.oneOf(100, 100, 1_000) };
   let opened = 0;
-  /** How likely a page goes as its store is about to let go of a row, and has not done so yet. */
+  /** How likely a page dies when its store is about to delete a row, but has not done so yet. */
   const dies = world.oneOf(0, 0, 0.5, 1);
   const freezes = world.below(2) === 0;
 
@@ -57,7 +57,7 @@ export async function playSession(world) {
     world.says(`${tab.name} opens`);
     tab.opens = page.run(async () => {
       const headers = () => {
-        // Whoever is without a token gives up what they asked for, in that very moment.
+        // Without a token, some calls are given up at this very moment.
         if (!world.happens(0.05)) return world.pass(HEADERS_MS_MAX);
         for (const call of calls) if (call.page === page && !call.isOver && world.below(2)) call.abort();
         throw new Error("no token");
@@ -109,7 +109,7 @@ export async function playSession(world) {
     world.says(`${name} calls ${body}`);
     page.run(async () => {
       if (world.happens(0.3)) setTimeout(call.abort, world.below(40));
-      // What has a header of its own goes alone, and not with others.
+      // A call with a header of its own is sent alone.
       const headers = world.happens(0.15) ? { "x-alone": body } : {};
       try {
         checkAnswer(body, await (await session.fetch(`/accounts/a/deposit?${body}`, { method: "POST", body, headers, signal: aborting.signal })).json());
@@ -162,7 +162,7 @@ export async function playSession(world) {
     if (tab.page.isGone) continue;
     if (tab.page.isFrozen) thaw(world, tab);
     if (!tab.page.isOnline) tab.page.goesOffline(true);
-    // One that opens for ever since it is asked to is not closed: it takes the session over once more.
+    // It may be opening: then wait, because a session that is still opening when it is closed would take over once more.
     await tab.opens;
     await tab.page.run(() => tab.semel.close());
   }
@@ -177,7 +177,8 @@ export async function playSession(world) {
 
   if (new Set(server.effects).size < server.effects.length) faults.push(`something ran twice: ${server.effects}`);
   const ran = new Set(server.effects);
-  // What a store says that it has lost, and has, is another's from then on; and where nobody can tell who lives, several have it.
+  // A row that a store says it has lost, although it has it, belongs to somebody else from then on; and if nobody can tell who is alive, several have
+  // it.
   const numbers = world.lost.size || !world.hasPresence ? [] : calls.map(({ page }) => page.number);
   for (const number of new Set(numbers)) {
     const made = calls.filter(({ body, page }) => page.number === number && ran.has(body)).map(({ body }) => body);
@@ -185,14 +186,14 @@ export async function playSession(world) {
     if (`${made}` !== `${took}`) faults.push(`tab ${number} called ${made}, and they ran as ${took}`);
   }
   for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
-  // What nobody waits for is for whoever holds the session next.
+  // What nobody waits for goes to the next holder of the session.
   for (const [body, { code }] of recovered) if (code === "fenced" && !ran.has(body)) faults.push(`${body} was dropped, since its session had another holder`);
-  // What is stored is not acknowledged: whoever goes on with it hears its answer. But one that was frozen is not waited for.
+  // Whatever is stored is not acknowledged, so that whoever goes on with it gets its answer. But nobody waits for a page that was frozen.
   const isUnheard = ([, { code }]) => code === "acknowledged" && world.hasPresence && !freezes && !world.lost.size;
   for (const [body] of recovered.filter(isUnheard)) faults.push(`${body} was acknowledged, and still stored`);
   for (const [body, error] of [...told, ...recovered]) world.checkTold(body, error, ran.has(body));
   for (const body of ran) {
-    // Who can't tell who lives waits for nobody to hear.
+    // If nobody can tell who is alive, nobody waits until an answer is heard.
     const isAcknowledged = !world.hasPresence && recovered.concat([...told]).some(([whose, { code }]) => whose === body && code === "acknowledged");
     const isForgone = aborted.has(body) || told.get(body)?.code === "store-failed" || isAcknowledged;
     if (!answered.has(body) && !isForgone) faults.push(`${body} ran, and nobody has its answer`);

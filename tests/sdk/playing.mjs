@@ -1,31 +1,35 @@
-// What may befall pages, by chance: a network that loses, delays and doubles what is sent and what is answered, and has answers of others; and a store that fails,
-// does a thing twice, or does it and says that it is lost.
+// What may randomly happen to pages: a network that loses, delays and doubles requests and answers, and brings answers of others; and a store that
+// fails, does
+// a thing twice, or does it and says that it is lost.
 //
 // Invariants:
-// - A seed says what happens, and when: one that fails fails again, by PLAY=SEED.
-// - Once it is calm nothing fails any more.
+// - The seed decides what happens, and when. A seed that fails fails again, with PLAY=SEED.
+// - Once everything is calm, nothing fails any more.
 
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { lost, problem, URL_OF_STUB } from "./stub.mjs";
 import { inTimeOfItsOwn, Page } from "./timing.mjs";
 
-/** Nobody has to wait for so long, once it is calm. */
+/** The longest that anybody has to wait once everything is calm. */
 export const CALM_MS_MAX = 120_000;
-/** So long the option `headers` may take. */
+/** The longest that the option `headers` may take. */
 export const HEADERS_MS_MAX = 8;
-/** An attempt that is on its way for so long at most may still come. */
+/** The longest that an attempt may be on its way. */
 const LATE_MS_MAX = 30_000;
 
 let loading;
-/** What was built here, and the packages in the folders that PLAY_WITH names, as an older one's: pages of a store take turns, as an old page lives on beside new ones. */
+/**
+ * The package that was built here, and those in the folders that PLAY_WITH names, such as an older one. Pages of a store use them in turn, as old
+ * pages live on beside new ones.
+ */
 const BUILDS = [new URL("../../sdk/npm/", import.meta.url), ...(process.env.PLAY_WITH?.split(":") ?? []).map((folder) => pathToFileURL(`${resolve(folder)}/`))];
 const built = await Promise.all(BUILDS.map((folder) => import(new URL("node.js", folder))));
 
-/** The class that the page of this number has. */
+/** The class of the page with this number. */
 export const semelOf = ({ number }) => built[number % built.length].Semel;
 
-/** Runs `play` by each seed up to `seeds`, or from PLAY on by so many as PLAYS says. It gives what was wrong, and what happened. */
+/** Runs `play` for each seed up to `seeds`; or for PLAYS seeds, starting at PLAY. Resolves to what was wrong, with what happened. */
 export async function played(seeds, play) {
   const wrong = [];
   const { PLAY = 0, PLAYS = process.env.PLAY ? 1 : seeds } = process.env;
@@ -36,7 +40,7 @@ export async function played(seeds, play) {
   return wrong;
 }
 
-/** The world after `play` by a seed. */
+/** Resolves to the world after `play` with a seed. */
 export async function playedOnce(seed, play) {
   await (loading ??= loaded());
   const world = new World(seed);
@@ -48,7 +52,7 @@ export async function playedOnce(seed, play) {
   return world;
 }
 
-/** What a page loads is there before: it comes by the machine's time. */
+/** Loads everything that pages load before the play, because loading takes the machine's time. */
 async function loaded() {
   for (const [index, { Semel }] of built.entries()) {
     const semel = await Semel.open({ url: URL_OF_STUB, durability: "memory", fetch: lost });
@@ -59,7 +63,7 @@ async function loaded() {
   }
 }
 
-/** Refusals of what did not run, by whoever comes first. */
+/** Refusals of a request that does not run, from the worker or from anything on the way. */
 const REFUSALS = [
   [503, "unavailable", {}],
   [429, "rate-limited", { executed: "no", headers: { "retry-after": "1" } }],
@@ -81,7 +85,7 @@ class World {
   rows = new Map();
   /** The ids of all rows that there ever were. */
   stored = new Set();
-  /** Those of which the store said that they are lost, and had them. */
+  /** The ids of rows that the store said it had lost, although it had them. */
   lost = new Set();
   living = new Set();
   #state;
@@ -96,9 +100,9 @@ class World {
     this.slow = this.oneOf(0, 0.02, 0.1);
     this.fails = this.oneOf(0, 0.05, 0.12);
     this.loses = this.oneOf(0, 0, 0.05, 0.1);
-    // Where it takes no time, many are stored at once, and leave together.
+    // If storing takes no time, many requests are stored at once, and sent together.
     this.isQuick = this.below(10) < 4;
-    // Where nobody can tell who lives, whoever opens takes over all that there is.
+    // If nobody can tell who is alive, whoever opens takes over everything.
     this.hasPresence = this.below(10) < 8;
   }
 
@@ -124,20 +128,20 @@ class World {
     return !this.isCalm && this.drawn() < share;
   }
 
-  /** For so long nothing of `what`, the network or the store, comes through. */
+  /** For `ms`, nothing of `what` (the network or the store) works. */
   outage(what, ms) {
     this.says(`no ${what} for ${ms} ms`);
     this.#out.set(what, this.time.ms + ms);
   }
 
-  /** All rows are gone, and nobody is told. */
+  /** Deletes all rows, and tells nobody. */
   throwsAway() {
     this.says("the rows are thrown away");
     for (const id of this.rows.keys()) this.lost.add(id);
     this.rows.clear();
   }
 
-  /** Whoever uses this device next finds nothing of `identity`. */
+  /** Deletes the rows of `identity`, so that the next user of the device finds none. */
   forgets(identity) {
     this.says(`the rows of ${identity} are deleted`);
     for (const [id, row] of this.rows) {
@@ -147,7 +151,7 @@ class World {
     }
   }
 
-  /** For so long the store does nothing that it is asked for. */
+  /** For `ms`, the store does nothing that it is asked for. */
   stall(ms) {
     this.says(`the store does nothing for ${ms} ms`);
     this.#stalled = this.time.ms + ms;
@@ -165,7 +169,7 @@ class World {
     return new Promise((resolve) => setTimeout(resolve, ms));
   }
 
-  /** Some time passes, at most so much. */
+  /** Lets some time pass, at most `ms`. */
   async pass(ms) {
     if (!this.isCalm) await this.sleep(this.below(ms));
   }
@@ -174,7 +178,7 @@ class World {
     return new Page(this.time);
   }
 
-  /** Whether it comes to this. Who does not is at fault. */
+  /** Waits until `condition` holds. If it never does, that is a fault. */
   async comesTo(what, condition) {
     for (const endMs = this.time.ms + CALM_MS_MAX; this.time.ms < endMs; await this.sleep(200)) {
       if (await condition()) return true;
@@ -183,10 +187,10 @@ class World {
     return false;
   }
 
-  /** `fetch`, as it is in a page: what is on its way is so whatever becomes of that. */
+  /** The `fetch` of a page. What is on its way goes on, whatever becomes of the page. */
   fetchOf(page, server) {
     return async (url, init) => {
-      // Its headers may have been asked for before.
+      // Its headers may have been asked for while it was online.
       if (!page.isOnline && this.time.ms > page.offlineMs + HEADERS_MS_MAX && !init?.keepalive) this.faults.push(`${url} was sent offline`);
       try {
         return await this.outside.run(() => server.fetch(url, init));
@@ -196,7 +200,7 @@ class World {
     };
   }
 
-  /** What becomes of a call. `serve`: what the worker makes of it. */
+  /** Decides what becomes of a call. `serve`: what the worker makes of it. */
   async carry(call, serve) {
     await this.pass(this.happens(this.slow) ? 3_000 : 15);
     if (this.happens(this.isOut("network") ? 1 : this.lossy)) return lost();
@@ -211,19 +215,19 @@ class World {
     await this.pass(this.happens(this.slow) ? 3_000 : 10);
     if (this.happens(this.lossy)) return lost();
     if (this.happens(0.03)) return torn(answer);
-    // Somebody's in between.
+    // The answer of something in between.
     if (this.happens(0.03)) return new Response("<p>Log in to this network</p>", { status: this.oneOf(200, 404, 410, 502) });
     return answer;
   }
 
-  /** It comes twice, the second time late. */
+  /** The call arrives once more, late. */
   async comesAgain(call, serve) {
     await this.sleep(this.below(this.oneOf(50, 500, LATE_MS_MAX)));
     const answer = await serve();
     this.says(`${call}, late: ${answer.status} ${answer.headers.get("semel-status")}`);
   }
 
-  /** A store over the rows that all tabs share. `page` may lose its lock while it is frozen, as one in WebKit's cache does. */
+  /** A store over the rows that all tabs share. `page` may lose its lock while it is frozen, like a page in WebKit's cache. */
   store(page) {
     const failing = (share, what) => {
       if (!this.happens(this.isOut("store") ? 1 : share)) return;
@@ -237,7 +241,7 @@ class World {
       else if (row !== null) this.rows.set(id, row.slice());
       if (row) this.stored.add(id);
     };
-    // One after the other, as IndexedDB has it.
+    // One after another, as in IndexedDB.
     let last = Promise.resolve();
     const inTurn = (act) => (last = last.then(act, act));
     page.storing = 0;
@@ -266,7 +270,7 @@ class World {
         change(id, to);
         if (!this.isQuick) await this.pass(4);
         if (this.happens(0.06)) {
-          // It can't tell whether it has done it. A page may be frozen in between.
+          // It does the change twice, as if it could not tell whether it was done. The page may be frozen in between.
           await this.pass(8);
           change(id, to);
         }
@@ -294,13 +298,13 @@ class World {
     return { ...store, presence };
   }
 
-  /** That a caller of `what` was told an error, of which the truth is known: whether it ran. */
+  /** Checks the error that a caller of `what` was told against the truth: whether the request ran. */
   checkTold(what, { code, executed }, hasRun) {
     if (executed === (hasRun ? "no" : "yes")) this.faults.push(`${what} was told ${code}, executed: ${executed}, and it ${hasRun ? "ran" : "never ran"}`);
   }
 }
 
-/** An answer that breaks off in its body. */
+/** An answer that breaks off within its body. */
 async function torn(answer) {
   const body = new Uint8Array(await answer.arrayBuffer());
   let hasBegun = false;

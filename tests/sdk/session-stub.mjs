@@ -1,13 +1,13 @@
-// A key with sessions, as PROTOCOL.md has them, as a `fetch` function.
+// A key with sessions, as PROTOCOL.md describes them, as a `fetch` function.
 //
 // Invariants:
-// - A place is taken once, by the epoch that is current then, and only as the next.
-// - What is acknowledged is answered no more.
+// - A place is taken once, by the epoch that is current then, and only as the next place.
+// - What is acknowledged is no longer answered.
 
 import { Semel } from "../../sdk/npm/node.js";
 import { problem, Rows, URL_OF_STUB } from "./stub.mjs";
 
-/** So many places may be unacknowledged. */
+/** How many places may be unacknowledged. */
 const WINDOW = 64;
 
 /** Opens an outbox that sends to `server`. It is closed after the test. */
@@ -17,7 +17,7 @@ export async function outbox(t, { server = new SessionStub(), ...options } = {})
   return { semel, server };
 }
 
-/** A store that several sessions share, and that knows which of them live. */
+/** A store that several sessions share, and that knows which of them are alive. */
 export class SharedRows extends Rows {
   living = new Set();
 
@@ -27,28 +27,28 @@ export class SharedRows extends Rows {
   }
 }
 
-/** A change in `session`. */
+/** Makes a change in `session`. */
 export const deposit = (session, body, init) => session.fetch("/accounts/a/deposit", { method: "POST", body, ...init });
 
 export class SessionStub {
-  /** Every call: its path and headers, and what was in it. */
+  /** Every call: its path and headers, and its elements. */
   calls = [];
   /** The bodies of what ran, in order. */
   effects = [];
-  /** What becomes of a call; as in `stub.mjs`. */
+  /** Decides what becomes of a call, as in `stub.mjs`. */
   each = (_call, serve) => serve();
-  /** What an element gets instead, if anything. */
+  /** Returns what an element is refused with, if anything. */
   refuse = (_element) => undefined;
-  /** Whether its handler has crashed too often by now. */
+  /** Whether the handler has crashed too often on an element. */
   crashes = (_element) => false;
-  /** What is said of an element, whatever became of it; undefined: that. */
+  /** Returns what an element is answered, whatever became of it; undefined: the truth. */
   says = (_element) => undefined;
   acked = 0;
   #epochs = [];
   #lastSeq = 0;
   #places = new Map();
   #takeOvers = new Map();
-  /** The cancellations that have an outcome, by id. */
+  /** The outcomes of cancellations, by id. */
   #cancellations = new Map();
 
   fetch = async (url, init) => {
@@ -61,7 +61,7 @@ export class SessionStub {
     return this.each(call, () => this.serve(call));
   };
 
-  /** The calls with requests in them. */
+  /** The calls that contain requests. */
   get frames() {
     return this.calls.filter(({ path }) => !path.endsWith("/sessions"));
   }
@@ -105,7 +105,7 @@ export class SessionStub {
 
   #judged(element) {
     if (!element.path.endsWith("/cancel")) return this.#at(element, element.session);
-    // It is recorded, unless it is refused, and answered as it was.
+    // A cancellation is recorded, unless it is refused, and answered the same again.
     const known = this.#cancellations.get(element.id);
     if (known) return known.body === element.body ? known.answer : of(422, "fingerprint-mismatch", "no", "after-fix");
     const answer = this.#at(element, JSON.parse(element.body).session, true);

@@ -1,11 +1,11 @@
-// A Semel worker as a `fetch` function, and stores that tell what is done to them.
+// A Semel worker as a `fetch` function, and stores that record what is done to them.
 //
 // Invariants:
-// - Left alone, it answers as PROTOCOL.md says: it runs an id once, replays it, judges deadlines by the key's clock, cancels,
-//   and forgets what is acknowledged.
-// - It treats a signal as the real `fetch` does: what is aborted rejects. What had arrived before stays done.
-// - It records every call, also of what is lost on the way.
-// - What is in a batch is served as if it had come alone; of that, the batch is the call.
+// - By default it answers as PROTOCOL.md says: it runs an id once, replays it, judges deadlines by the key's clock, cancels, and forgets what is
+//   acknowledged.
+// - It treats a signal like the real `fetch`: an aborted call rejects. What had arrived before stays done.
+// - It records every call, even one that is lost on the way.
+// - An element of a batch is served as if it had come alone. Only the batch is recorded as a call.
 
 import { Semel } from "../../sdk/npm/node.js";
 
@@ -15,12 +15,12 @@ const TOMBSTONE_MS = 60_000;
 const ACKS_MAX = 64;
 const ACK_BYTES_MAX = 4_096;
 
-/** No test may take longer. */
+/** No test may take longer than this. */
 const TEST_MS_MAX = 9_000;
-/** Those that run, also where a test holds all others. */
+/** The real timers, for use while a test holds all others. */
 const { setTimeout, clearTimeout } = globalThis;
 
-/** Opens an outbox that sends to a stub. It is closed after the test, or where the test hangs: then who waits gets `closed`. */
+/** Opens an outbox that sends to a stub. It is closed after the test; or before, if the test hangs: then waiting calls get `closed`. */
 export async function outbox(t, { server = new Stub(), ...options } = {}) {
   const semel = await Semel.open({ url: URL_OF_STUB, fetch: server.fetch, durability: "memory", retryIntervalMs: 10, ...options });
   const overdue = setTimeout(() => semel.close(), TEST_MS_MAX);
@@ -31,21 +31,21 @@ export async function outbox(t, { server = new Stub(), ...options } = {}) {
   return { semel, server };
 }
 
-/** A change at the key `accounts/{account}`. */
+/** Makes a change at the key `accounts/{account}`. */
 export function deposit(semel, account = "a", init = {}) {
   return semel.fetch(`/accounts/${account}/deposit`, { method: "POST", body: '{"amount":5}', ...init });
 }
 
-/** What a promise rejects with. */
+/** Resolves to what a promise rejects with. */
 export async function rejection(promise) {
   const [settled] = await within(Promise.allSettled([promise]), "what is to reject", TEST_MS_MAX);
   if (settled.status === "fulfilled") throw new Error("it did not reject");
   return settled.reason;
 }
 
-/** Resolves to what `condition` returns, once that is true. */
+/** Resolves to what `condition` returns, once that is truthy. */
 export async function until(condition, what, timeoutMs = 20_000) {
-  // By the wall clock: a test may put on the other, or stop it.
+  // Measured by the wall clock, because a test may set the other one forward, or stop it.
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const met = await condition();
@@ -66,7 +66,10 @@ export async function within(promise, what, timeoutMs = 10_000) {
   }
 }
 
-/** Time goes by at once: returns what puts the clock on. Who waits sees it when it is next woken, by an attempt of something that is lost, say. */
+/**
+ * Lets time jump: returns what sets the clock forward. Whatever waits sees that when it is next woken, such as by an attempt of a request that is
+ * lost.
+ */
 export function clock(t) {
   const before = performance.now;
   let laterMs = 0;
@@ -75,8 +78,8 @@ export function clock(t) {
 }
 
 /**
- * For what must not come: timers that are set from now on stand still. Returns what lets a minute pass, with all that runs in it, and all that comes
- * of that.
+ * For tests that something does not happen. From now on, timers that are set stand still. Returns what lets a minute pass, with everything that runs
+ * in it and all that follows.
  */
 export function minutes(t) {
   const [{ now }, { now: wall }] = [performance, Date];
@@ -92,9 +95,9 @@ export function minutes(t) {
   };
 }
 
-/** What is put into maps and sets from now on, but by what `servers` serve: returns what gives the size of the largest of them. */
+/** Watches what is put into maps and sets from now on, except by `servers`. Returns what gives the size of the largest of them. */
 export function keeping(t, ...servers) {
-  // What the runtime has of its own comes with the first.
+  // The runtime makes its own maps with the first Request.
   new Request(URL_OF_STUB);
   const [kept, before] = [[], [[Map, "set"], [Set, "add"]].map(([{ prototype }, name]) => [prototype, name, prototype[name]])];
   let isServing = false;
@@ -121,13 +124,13 @@ export function keeping(t, ...servers) {
   return () => Math.max(...kept.map(({ size }) => size));
 }
 
-/** A call that never ends, unless it is aborted. */
+/** A call that never settles, unless it is aborted. */
 export const hang = () => new Promise(() => {});
 
-/** A connection that broke. */
+/** A call whose connection broke. */
 export const lost = () => Promise.reject(new TypeError("fetch failed"));
 
-/** A problem of the layer. Members that are given take the place of its own; one that is undefined is left out. */
+/** A problem of the layer. `members` replace its own; one that is undefined is left out. */
 export function problem(status, code, { headers = {}, ...members } = {}) {
   const body = { type: `urn:semel:problem:${code}`, title: code, status, detail: `this is ${code}`, code, executed: "unknown", retry: "same-id", ...members };
   return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/problem+json", "semel-status": code, ...headers } });
@@ -138,15 +141,15 @@ export class Stub {
   calls = [];
   /** How often each id has run. */
   runs = new Map();
-  /** How far the worker's clock is ahead of this process's, and that of each key where it differs. */
+  /** How many ms the worker's clock is ahead of this process's; and by key, where that differs. */
   aheadMs = 0;
   aheadMsOfKeys = new Map();
   /**
-   * Is asked for every call: it returns or throws what becomes of it. `serve` is what the worker makes of it. `call.n` counts
-   * the calls of its kind from 1.
+   * Called for every call: returns or throws what becomes of it. `serve` gives what the worker makes of it. `call.n` counts the calls of the same
+   * kind, from 1.
    */
   each = (_call, serve) => serve();
-  /** The application: the status and body of an outcome. */
+  /** The application: returns the status and body of an outcome. */
   handler = (call) => ({ status: 200, body: { ran: this.runs.get(call.id), path: call.path } });
   /** Whether the tombstone of an id leaves, a minute after its `until`. */
   lapses = (_id) => false;
@@ -164,7 +167,7 @@ export class Stub {
     }
   };
 
-  /** `health`, `change`, `read`, `acks`, `cancel` or `batch`. */
+  /** The calls of a kind: `health`, `change`, `read`, `acks`, `cancel` or `batch`. */
   of(kind) {
     return this.calls.filter((call) => call.kind === kind);
   }
@@ -178,12 +181,12 @@ export class Stub {
     return record?.until + TOMBSTONE_MS < this.now(key) && this.lapses(id) ? undefined : record;
   }
 
-  /** Whether any key has a record of it. */
+  /** Whether any key has a record of an id. */
   knows(id) {
     return [...this.#records.keys()].some((of) => of.endsWith(` ${id}`));
   }
 
-  /** Its records, to be put back to these later. */
+  /** A copy of the records, to which the stub can be set back later. */
   get kept() {
     return new Map(this.#records);
   }
@@ -192,7 +195,7 @@ export class Stub {
     this.#records = new Map(records);
   }
 
-  /** The handler has crashed on an id too often, if nothing is known of that. */
+  /** Makes an id poisoned, as if the handler had crashed on it too often; unless it has a record. */
   poison(key, id, principal) {
     if (!this.record(key, id)) this.#records.set(`${key} ${id}`, { state: "poisoned", principal });
   }
@@ -270,7 +273,7 @@ export class Stub {
     this.#records.set(`${key} ${id}`, { state: "acknowledged", executed: record.state === "executed" ? "yes" : "no", until, principal });
   }
 
-  /** A problem of the object of `key`. */
+  /** A problem from the object of `key`. */
   problem(key, status, code, { headers, ...members } = {}) {
     return problem(status, code, { headers: { ...this.#headers(key), ...headers }, ...members });
   }
@@ -294,7 +297,7 @@ class Call {
   endedMs = undefined;
 
   constructor(url, init = {}) {
-    // The real `fetch` takes both.
+    // The real `fetch` takes a URL or a Request.
     const { method, headers } = url instanceof Request ? url : init;
     const { origin, pathname, search } = new URL(url instanceof Request ? url.url : url);
     this.init = init;
@@ -320,7 +323,7 @@ class Call {
     return JSON.parse(Buffer.from(this.body, "latin1").toString());
   }
 
-  /** What is in a batch, each as the call that it would be. */
+  /** The elements of a batch, each as the call that it would be. */
   get elements() {
     return this.json.map(({ id, firstSent, deadline, method, path, headers, body }) => {
       const said = { ...headers, "idempotency-key": JSON.stringify(id), "semel-first-sent": `@${firstSent}`, "semel-deadline": String(deadline), "semel-principal": this.headers.get("semel-principal"), "semel-key": `"${this.key}"` };
@@ -352,13 +355,13 @@ function aborting(signal, promise) {
   });
 }
 
-/** A store as index.d.ts asks for it, that takes a turn for each change, and can be shared. */
+/** A store as index.d.ts asks for it. Each change takes a turn of the event loop, and tabs can share it. */
 export class Rows {
   rows = new Map();
-  /** What was done: `["change", id, "put" | "delete" | "nothing"]` once it is durable, and the like. */
+  /** What was done, once it is durable: `["change", id, "put" | "delete" | "nothing"]` and the like. */
   log = [];
   closed = 0;
-  /** Is asked before each change: what it throws or rejects with is the store's error. */
+  /** Called before each change. If it throws or rejects, that is the store's error. */
   before = async (_id) => {};
 
   async load() {
@@ -384,7 +387,7 @@ export class Rows {
     this.closed += 1;
   }
 
-  /** Whether the bytes of `text` are in any row. */
+  /** Whether any row contains the bytes of `text`. */
   holds(text) {
     return [...this.rows.values()].some((row) => Buffer.from(row).includes(text));
   }

@@ -1,9 +1,11 @@
-// The time of a play, and the pages in it: timers, clocks and the network's word are those of who asks, and nothing waits for the machine.
+// The time of a play, and the pages in it. Timers, clocks and network events belong to the page that asks, and nothing waits for the machine's time.
 //
 // Invariants:
-// - What comes first goes by the instants that were drawn, and by nothing of the machine's: a seed that fails fails again.
-// - Between two timers all that follows from the first has come to rest.
-// - While a page is frozen nothing of it goes on: no timer, no answer, no store. Then all that is due does, at once. Of one that is gone nothing ever does.
+// - The order of events follows from the drawn instants, never from the machine. So a seed that fails fails again.
+// - Everything that follows from one timer has come to rest before the next one fires.
+// - While a page is frozen, nothing in it goes on: no timer, no answer, no store. Afterwards, everything that is due happens at once. In a page that
+//   is gone,
+//   nothing ever happens again.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
@@ -11,20 +13,20 @@ import { createHash } from "node:crypto";
 const whose = new AsyncLocalStorage();
 const { setTimeout, setImmediate } = globalThis;
 const now = { wall: Date.now, steady: performance.now.bind(performance) };
-/** Where a play begins. */
+/** The instant at which a play begins, in Unix ms. */
 const BEGINS_MS = 1_800_000_000_000;
 
-/** A page, or the world around all pages. */
+/** A page; or the world around all pages. */
 export class Page {
   isFrozen = false;
   isGone = false;
-  /** How often it has gone on. */
+  /** How often it was thawed. */
   thaws = 0;
   isOnline = true;
   /** Since when it is offline, if it is. */
   offlineMs = 0;
   hidden = false;
-  /** How far its clocks are ahead of the world's. */
+  /** How many ms its clocks are ahead of the world's. */
   wallMs = 0;
   steadyMs = 0;
   #held = [];
@@ -34,7 +36,7 @@ export class Page {
     this.time = time;
   }
 
-  /** Does it as this page: all that follows is this page's too. */
+  /** Runs something as this page: everything that follows from it belongs to the page, too. */
   run(act, ...given) {
     return whose.run(this, act, ...given);
   }
@@ -44,7 +46,7 @@ export class Page {
     while (this.isGone || this.isFrozen) await new Promise((resolve) => this.#held.push(resolve));
   }
 
-  /** Something happens to it, as its browser tells it. */
+  /** Fires an event in it, as its browser does. */
   hears(type) {
     this.run(() => this.#window.dispatchEvent(new Event(type)));
   }
@@ -57,12 +59,12 @@ export class Page {
     this.isFrozen = true;
   }
 
-  /** `sleptMs`: for so long its steady clock stood still. */
+  /** `sleptMs`: for how long its steady clock stood still. */
   thaw(sleptMs = 0) {
     this.steadyMs -= sleptMs;
     this.isFrozen = false;
     this.thaws += 1;
-    // What was on its way out goes on.
+    // A request that was on its way out may still be sent.
     this.offlineMs = this.time.ms;
     for (const resolve of this.#held.splice(0)) resolve();
   }
@@ -78,7 +80,7 @@ export class Page {
   }
 }
 
-/** Has `play` done in a time of its own, and gives what it gives. `drawn`: what is at random comes from there, from 0 to 1. */
+/** Runs `play` in a time of its own, and resolves to what it resolves to. `drawn`: the source of random numbers from 0 to 1. */
 export async function inTimeOfItsOwn(drawn, play) {
   const time = new Time();
   const world = new Page(time);
@@ -95,7 +97,7 @@ class Time {
   #timers = new Map();
   #last = 0;
 
-  /** Calls back at an instant, by the page that asks. */
+  /** Calls `act` at an instant, as the page that asks. */
   at(ms, act, everyMs) {
     const page = whose.getStore();
     const number = (this.#last += 1);
@@ -107,7 +109,7 @@ class Time {
     this.#timers.delete(number);
   }
 
-  /** Lets time go by until `promise` settles. */
+  /** Lets time pass until `promise` settles. */
   async until(promise) {
     let isSettled = false;
     promise.then(() => (isSettled = true), () => (isSettled = true));
@@ -133,7 +135,7 @@ class Time {
   }
 }
 
-/** Puts the time in the place of the machine's. Returns what puts that back. */
+/** Replaces the machine's time. Returns what restores it. */
 function put(time, world, drawn) {
   const page = () => whose.getStore() ?? world;
   const timer = (number) => ({ number, unref: () => timer(number), ref: () => timer(number) });
@@ -151,7 +153,7 @@ function put(time, world, drawn) {
     [Date, "now", () => BEGINS_MS + Math.floor(time.ms + page().wallMs)],
     [performance, "now", () => time.ms + page().steadyMs],
     [crypto, "randomUUID", undefined],
-    // By a thread of the machine's own it would end at an instant of the machine's.
+    // The real one runs on another thread, and would end at an instant of the machine's.
     [crypto.subtle, "digest", async (_name, bytes) => new Uint8Array(createHash("sha256").update(bytes).digest()).buffer],
     [crypto, "getRandomValues", (into) => (into.set(bytes(into)), into)],
   ];

@@ -1,4 +1,4 @@
-// The page of the tests of IndexedDB: the store, the SDK, and the database as others reach it, by calls that no watch sees.
+// The page for the tests of IndexedDB: the store, the SDK, and the database as others reach it, through methods that `watch` does not see.
 
 import { indexedDbStore } from "/js/indexeddb.js";
 import { conformance } from "/sdk/conformance.js";
@@ -29,12 +29,12 @@ async function within(name, mode, work) {
   }
 }
 
-/** Until `unwatch`: what the transactions of a database are opened with and which are aborted, and its connections. */
+/** What `watch` has seen: with what the transactions of a database were opened, which were aborted, and their connections. */
 let seen = [];
 let connections = [];
 
 window.lab = {
-  /** A store whose database is there. */
+  /** Opens a store, and makes sure that its database exists. */
   async open(...given) {
     const store = indexedDbStore(...given);
     await store.load();
@@ -45,7 +45,7 @@ window.lab = {
   put: (name, id, row) => within(name, "readwrite", (rows) => void write.call(rows, row, id)),
   drop: (name) => ended(deleteDatabase.call(indexedDB, name)),
 
-  /** Deletes a database, and says whether a connection to it was open: that closes itself then. */
+  /** Deletes a database. Resolves to whether a connection to it was open, which then closes itself. */
   async dropHeld(name) {
     const { close } = IDBDatabase.prototype;
     let isHeld = false;
@@ -65,7 +65,7 @@ window.lab = {
     return shape;
   },
 
-  /** Makes a database of another version, or with other object stores. */
+  /** Makes a database with another version, or with other object stores. */
   async make(name, version, stores = "rows") {
     const opening = connect.call(indexedDB, name, version);
     opening.onupgradeneeded = () => opening.result.createObjectStore(stores);
@@ -96,10 +96,10 @@ window.lab = {
   /** Resolves once the browser has closed the last of those connections. */
   closed: () => new Promise((resolve) => connections.at(-1).addEventListener("close", () => resolve())),
 
-  /** Closes every connection that had a transaction since `watch`: the store is not told. */
+  /** Closes every connection that had a transaction since `watch`. The store is not told. */
   sever: () => connections.forEach((connection) => connection.close()),
 
-  /** Until `keepWrites`: what is written succeeds, and its transaction fails then: at a row that is added twice. */
+  /** Until `keepWrites`, each write succeeds, but its transaction then fails, because a row is added twice. */
   abortWrites(written = () => {}) {
     IDBObjectStore.prototype.put = function (row, id) {
       const request = write.apply(this, arguments);
@@ -113,7 +113,7 @@ window.lab = {
     IDBObjectStore.prototype.put = write;
   },
 
-  /** `open` of IndexedDB is another until `connectAgain`. */
+  /** Replaces `open` of IndexedDB until `connectAgain`. */
   connectBy(open) {
     IDBFactory.prototype.open = open;
   },
@@ -122,7 +122,9 @@ window.lab = {
     IDBFactory.prototype.open = connect;
   },
 
-  /** As in WebKit, once the process that keeps the rows has ended: to this document it is lost until `connectAgain`. After `watch`. */
+  /**
+   * What happens in WebKit once the process that keeps the rows has ended: until `connectAgain`, this document can't reach it. Call it after `watch`.
+   */
   loseServer() {
     const error = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
     lab.connectBy(() => {
@@ -133,7 +135,7 @@ window.lab = {
     lab.sever();
   },
 
-  /** Until `wait`: no timer runs out but by `pass`. `patient` counts those that hold a change back. */
+  /** Until `wait`, timers of the store run out only by `pass`. `patient()` counts those that hold a change back. */
   holdTimers() {
     const { setTimeout: set, clearTimeout: clear } = window;
     const held = new Map();
@@ -149,14 +151,14 @@ window.lab = {
     return { patient: () => held.size, pass, wait };
   },
 
-  /** A MB that can't be compressed. */
+  /** A megabyte that can't be compressed. */
   large() {
     const bytes = new Uint8Array(1 << 20);
     for (let at = 0; at < bytes.length; at += 1 << 16) crypto.getRandomValues(bytes.subarray(at, at + (1 << 16)));
     return bytes;
   },
 
-  /** What a promise rejects with. */
+  /** Resolves to what a promise rejects with. */
   async rejection(promise) {
     const thrown = await promise.then(
       () => {
@@ -168,7 +170,7 @@ window.lab = {
     return { ...told(thrown), isStoreError: thrown instanceof StoreError };
   },
 
-  /** Opens an outbox whose `fetch` is the test's, by `serve`. */
+  /** Opens an outbox whose `fetch` is the test's, through `serve`. */
   async outbox(options) {
     const fetch = async (url, { method, headers, body, signal }) => {
       const aborted = new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
@@ -181,5 +183,5 @@ window.lab = {
   },
 };
 
-/** A DOMException has a number for a code, which says no more than its name. */
+/** The `code` of a DOMException is a number that says no more than its name. */
 const codeless = { DataError: 1, InvalidStateError: 1, NotFoundError: 1, QuotaExceededError: 1, SecurityError: 1, UnknownError: 1, VersionError: 1, AbortError: 1 };

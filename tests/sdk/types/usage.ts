@@ -1,4 +1,4 @@
-// What an application writes: all of it must compile.
+// What an application may write. All of it must compile.
 
 import {
   CancelledError,
@@ -38,7 +38,7 @@ const semel: Semel = await Semel.open({
   onrecovered: ({ response, error }) => console.log(response?.status, error?.code),
 });
 
-// The shortest, and every option.
+// With the fewest options, and with every option.
 await Semel.open({ url: new URL("https://api.example.com") });
 const store: Store = {
   load: async () => [["id", new Uint8Array()]],
@@ -63,12 +63,12 @@ const options: Options = {
   onpaused: null,
 };
 await Semel.open({ ...options, headers: new Headers(), fetch: async (_input, _init) => new Response() });
-// What is given to it is no more than these: one that takes no `URL` will do, and it needs nothing that a runtime's own has beside its call.
+// The SDK passes no more than these types: a `fetch` that takes no `URL` will do, and need not have the other members of the runtime's.
 const plain = async (input: string | Request, { method, signal }: RequestInit): Promise<Response> => new Response(`${method} ${input} ${signal?.aborted}`);
 await Semel.open({ ...options, fetch: plain });
 await Semel.open({ ...options, headers: () => new Headers(), store: { ...store, close: async () => {} }, durability: "memory" });
 
-// As fetch.
+// Like `fetch`.
 const asFetch: typeof fetch = (input, init) => semel.fetch(input, init);
 const init: Init = { method: "POST", body: JSON.stringify({ amount: 5 }), key: "accounts/alice", signal: AbortSignal.timeout(5_000) };
 const response: Response = await semel.fetch("/accounts/alice/deposit", init);
@@ -90,7 +90,7 @@ try {
     const retry: Retry = error.retry;
     const code: string = error.code;
     const problem: Problem | undefined = error.problem;
-    // The codes that are known are there to choose from; others may come.
+    // The known codes are suggested; others may come.
     switch (error.code) {
       case "cancelled":
       case "outbox-full":
@@ -107,7 +107,7 @@ await Semel.open({ url: "https://api.example.com" }).catch((thrown: unknown) => 
   console.log(code === "store-full", thrown.cause);
 });
 
-// It is an `EventTarget`.
+// An outbox is an `EventTarget`.
 const target: EventTarget = semel;
 console.log(target.dispatchEvent(new Event("offline")));
 semel.addEventListener("settled", ({ detail }) => console.log(detail.status), { once: true });
@@ -122,7 +122,7 @@ semel.onrecovered = async ({ requestId, method, url, response: outcome, error }:
   const failure: SemelError | undefined = error;
   console.log(requestId, method, url, await outcome?.text(), failure);
 };
-// One of both is there, and which is there tells what the other is.
+// Either `response` or `error` is there, and knowing one tells the other's type.
 semel.onrecovered = ({ response: outcome, error }) => {
   const said: number | string = outcome ? outcome.status : error.code;
   console.log(said);
@@ -141,7 +141,7 @@ semel.resume();
 const closed: void = await semel.close();
 console.log(closed);
 
-// Every code has a name of its own.
+// Every code has a name.
 const codes: Array<ProtocolCode | ClientCode> = ["key-missing", "unavailable", "gave-up"];
 const executed: Record<Executed, Retry> = { no: "never", yes: "same-id", unknown: "after-fix" };
 console.log(codes, executed);
@@ -156,14 +156,14 @@ const answers: Response[] = await Promise.all([session.fetch("/accounts/a/deposi
 console.log(answers.length);
 await session.close();
 
-// What is undefined is not given, and may come from elsewhere.
+// An option that is undefined counts as not given.
 declare const maybe: { identity: string | undefined; key: string | undefined; store: Store | undefined; signal: AbortSignal | undefined; after: number | undefined };
 await Semel.open({ url: "https://api.example.com", identity: maybe.identity, store: maybe.store, headers: undefined, giveUpAfterMs: undefined, onrecovered: undefined, onstorelost: undefined });
 await semel.fetch("/things", { method: "POST", key: maybe.key, id: undefined, salt: undefined, ordered: undefined });
 await semel.outcome("order-7", { signal: maybe.signal });
 await semel.session("accounts/a", "till-3", { after: maybe.after, store: maybe.store, transport: undefined, onended: undefined });
 
-// Ids, asking, showing.
+// Ids, asking for outcomes, showing.
 await Semel.open({ ...options, ids: "hash", salt: () => Math.floor(Date.now() / 60_000), maxPending: 5, maxAttempts: 2, ordered: false, onstorelost: () => {} });
 await semel.fetch("/orders", { method: "POST", body: new ReadableStream(), id: "order-7", salt: "x", ordered: false });
 const later: Response = await semel.outcome("order-7", { signal: AbortSignal.timeout(1_000) });

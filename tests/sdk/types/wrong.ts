@@ -1,4 +1,4 @@
-// What must not compile: each line below a mark is an error, or the mark is one.
+// What must not compile: the line below each mark is an error; otherwise the mark itself is one.
 
 import { type ClientCode, type Init, type Options, OutcomeUnknownError, type Paused, type Pending, type ProtocolCode, type Recovered, Semel, type SemelError, type Store } from "../../../sdk/npm/index.js";
 
