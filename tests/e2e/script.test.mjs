@@ -137,7 +137,7 @@ test("what it sends goes with the transaction that it is sent in, also with one 
 
 test("what can't be sent is an error where it is sent: who catches it goes on without, and else the client is told what the layer refused", LIMIT, () =>
   keeps(2, async () => {
-    const limit = /the handler has more than 64 requests sent/;
+    const limit = /the handler emits more than 64 requests/;
     await arrives(0, "/sends/caught", ({ semel, text }) => assert.deepEqual([semel, text], ["executed", "ctx.emit: this can't be emitted: the key of /elsewhere is probe, not shelf"]));
     const id = randomUUID();
     await arrives(0, "/sends/wrong", ({ semel }) => assert.equal(semel, "rolled-back"), id);
