@@ -8,6 +8,7 @@
 //! - Either all attempts of a request have a line or none has, because the sample goes by the id. A fault of the server always has a line.
 
 use super::answer::Answer;
+use super::json::read::Members;
 use super::json::write::Object;
 use crate::header;
 use crate::id::Key;
@@ -106,9 +107,17 @@ pub fn line(sample: Sample, answered: &Answered<'_>, answer: &Answer) -> Option<
             status: Some(answer.status),
             ms: Some(took_ms),
             traceparent: traceparent(headers),
-            message: answer.log.as_deref().map(cut),
+            message: answer.log.as_deref().or(refusal(answer).as_deref()).map(cut),
         })
     })
+}
+
+/// Why a token was refused. Whoever is on call needs it, and the text is the layer's own: it has nothing of the token.
+fn refusal(answer: &Answer) -> Option<String> {
+    if answer.headers.get("semel-status") != Some(Code::Unauthorized.as_str()) {
+        return None;
+    }
+    Members::parse(&answer.body).and_then(|mut problem| problem.required("detail")).ok()
 }
 
 /// A line that belongs to no request.
@@ -232,6 +241,17 @@ mod tests {
             serde_json::json!({ "time": 5, "level": "info", "by": "object", "method": "POST", "key": hash, "id": "a",
                 "code": "executed", "status": 204, "ms": 2, "traceparent": TRACE })
         );
+    }
+
+    #[test]
+    fn a_refused_token_has_its_reason_in_the_line_and_no_other_refusal_has_one() {
+        let refused = |code| Answer::problem(&Problem::new(code, "accounts/alice"));
+        let line = line_of(1_000_000, &[], &refused(Code::Unauthorized)).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"info".into(), &"accounts/alice".into()));
+        assert_eq!(line_of(0, &[], &refused(Code::Unauthorized)), None);
+        assert!(line_of(1_000_000, &[], &refused(Code::KeyMismatch)).unwrap().get("message").is_none());
+        let outcome = Answer { status: 401, body: br#"{"detail":"x"}"#.to_vec(), ..Answer::changed() };
+        assert!(line_of(1_000_000, &[], &outcome).unwrap().get("message").is_none());
     }
 
     #[test]
