@@ -1,8 +1,8 @@
-//! What is explored of batches and frames: several requests in one commit, with one that fails, crashes, or is not for them.
+//! The scopes of batches and frames: several requests in one commit, one of which fails, crashes, or does not belong there.
 //!
 //! Invariants:
-//! - Every batch of a scope that may go wrong has fewer statements than the scope says, so that it does between any two of them.
-//! - What is about the order of statements is in few batches: the more may go wrong, the fewer letters there are.
+//! - Every batch that may go wrong has fewer statements than its scope says, so that a fault falls between any two of them.
+//! - Few batches try the order of statements: the more may go wrong, the fewer letters a scope has.
 
 use crate::batches::{BatchScope, Bundle};
 use crate::ledger::Mood;
@@ -31,12 +31,12 @@ fn scope(
     }
 }
 
-/// All of them.
+/// All scopes of batches.
 pub fn all() -> Vec<BatchScope> {
     vec![batches(), frames(), sessions(), crashes(), full()]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<BatchScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
@@ -45,7 +45,8 @@ fn change(id: &'static str) -> Letter {
     Letter::change(id, ANN, id, "1")
 }
 
-/// The same requests in several batches and alone, one of another key among them, and one that says what is not for it to say.
+/// The same requests in several batches and alone. One batch has a request of another key, and one has a header that a batch may
+/// not have.
 fn batches() -> BatchScope {
     let mut astray = change("astray");
     astray.request.method = Method::Put;
@@ -65,7 +66,7 @@ fn batches() -> BatchScope {
     BatchScope { statements_max: 48, ..scope("batches", vec![change("a")], bundles, sometimes) }
 }
 
-/// Frames on sockets whose token ends, one of which acknowledges what the other brought.
+/// Frames on sockets whose tokens expire. One frame acknowledges what the other brought.
 fn frames() -> BatchScope {
     let bundles = vec![
         Bundle::batch("a frame of a and b", ANN, vec![change("a").first_sent(0), change("b").by(60)]).on_a_socket(5),
@@ -77,7 +78,7 @@ fn frames() -> BatchScope {
     BatchScope { instants_s: &[0, 10], statements_max: 48, ..scope }
 }
 
-/// Two holders of a session that send what waits together, with a place that is in two batches, and one that leaves a gap.
+/// Two holders of a session that send in batches. One place is in two batches, and one batch leaves a gap.
 fn sessions() -> BatchScope {
     let place = |name, epoch, seq, ack| Letter::place(name, ANN, (epoch, seq, ack), "1");
     let letters =
@@ -104,11 +105,11 @@ fn sessions() -> BatchScope {
     scope("session batches", letters, bundles, sometimes)
 }
 
-/// A request that fails, crashes or ends the process in the midst of others.
+/// A request that fails, crashes or ends the process among others.
 fn crashes() -> BatchScope {
     const MOODS: &[Mood] = &[Mood::Works, Mood::Answers500, Mood::Crashes, Mood::Ends];
     let letters = vec![Letter::take_over("first", ANN, "first", Some(0))];
-    // An object that lives on is told by when they were first sent that they have not ended the one before.
+    // Because they have a first-sent, an object that lives on knows that they did not end the process before it.
     let place = Letter::place("1/1", ANN, (1, 1, 0), "1").first_sent(0);
     let bundles = vec![Bundle::batch("a batch of a and 1/1", ANN, vec![change("a").first_sent(0), place]).going(MOODS)];
     let sometimes = &[Sometimes::Poisoned, Sometimes::RolledBack, Sometimes::OneByOne, Sometimes::Replay];
@@ -116,7 +117,7 @@ fn crashes() -> BatchScope {
     BatchScope { instants_s: &[0, 10], counts_starts: true, statements_max: 48, ..scope }
 }
 
-/// A key that is full of one record, and of one session.
+/// A key with room for one record and one session.
 fn full() -> BatchScope {
     let bundles = vec![
         Bundle::batch("a batch of a", ANN, vec![change("a")]),

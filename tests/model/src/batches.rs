@@ -1,12 +1,14 @@
-//! The model of a key that takes batches and frames: many letters at once, each as often as it likes, beside letters that come alone.
+//! The model of a key that takes batches and frames: many letters at once, each as often as it likes, beside letters that come
+//! alone.
 //!
-//! What stands for what:
-//! - A batch that never arrives was lost, one that arrives twice was repeated, and an answer that nobody waits for any more is judged
-//!   like one that arrives.
-//! - What goes wrong with a commit is a [`Fate`]: a statement, a commit or two in a row fail, or the process ends between any two
-//!   statements. What goes one by one has no fate of its own: the other scopes have that of letters.
-//! - A frame differs from a batch by its socket: it acknowledges by a member of its own, and its token may have ended since.
-//! - What a handler does, as its mood says, it does at the first letter of a batch.
+//! How it models them:
+//! - A batch that never arrives was lost, and one that arrives twice was repeated. An answer that nobody waits for is judged like
+//!   any other.
+//! - A fault of a commit is a [`Fate`]: a statement fails, a commit or two in a row fail, or the process ends between any two
+//!   statements. Requests that are executed one by one have no fate: the scopes of letters cover those.
+//! - A frame differs from a batch by its socket: it acknowledges in a member of its own, and its token may have expired
+//!   meanwhile.
+//! - A mood applies to the first letter of a batch.
 
 use crate::database::Fate;
 use crate::ledger::{MOOD, Mood};
@@ -31,43 +33,43 @@ pub struct Bundle {
     pub name: &'static str,
     by: &'static str,
     letters: Vec<Letter>,
-    /// What goes along with all of it: ids, and until when attempts of them may arrive, in s.
+    /// The acknowledgements of the whole bundle: ids, and until when attempts of them may arrive, in s.
     acknowledges: Vec<(&'static str, i64)>,
-    /// Of a frame, when the token of its socket ends, in s.
+    /// For a frame: when the token of its socket expires, in s.
     ends_s: Option<i64>,
     /// How the execution of its first letter may go.
     moods: &'static [Mood],
-    /// Whether its commit goes wrong at any statement.
+    /// Whether its commit may go wrong, at any statement.
     has_fates: bool,
 }
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct BatchScope {
     /// Its name.
     pub name: &'static str,
-    /// What may arrive alone.
+    /// The letters that may arrive alone.
     pub letters: Vec<Letter>,
-    /// What may arrive together.
+    /// The bundles that may arrive.
     pub bundles: Vec<Bundle>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
     /// Whether the host counts starts.
     pub counts_starts: bool,
-    /// Every batch has fewer statements.
+    /// An upper bound of the statements of a batch.
     pub statements_max: u16,
     /// The settings of the server.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Batches {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: BatchScope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
@@ -92,35 +94,35 @@ pub enum Step {
     Arrives(usize, Mood),
     /// A bundle arrives.
     ArriveTogether(usize, Mood, Fate),
-    /// The process ends and begins anew.
+    /// The process ends and starts again.
     Crashes,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
 }
 
 impl Bundle {
-    /// A batch of somebody's letters.
+    /// A batch of letters of one principal.
     pub fn batch(name: &'static str, by: &'static str, letters: Vec<Letter>) -> Self {
         Self { name, by, letters, acknowledges: Vec::new(), ends_s: None, moods: &[Mood::Works], has_fates: true }
     }
 
-    /// The same as a frame on a socket whose token ends at an instant, in s.
+    /// The same letters as a frame, on a socket whose token expires at this instant, in s.
     pub fn on_a_socket(self, ends_s: i64) -> Self {
         Self { ends_s: Some(ends_s), ..self }
     }
 
-    /// The same with an acknowledgement of its own.
+    /// The same bundle with an acknowledgement.
     pub fn acknowledging(mut self, id: &'static str, until_s: i64) -> Self {
         self.acknowledges.push((id, until_s));
         self
     }
 
-    /// The same with a handler that may do any of these at its first letter.
+    /// The same bundle; the execution of its first letter may go in any of these ways.
     pub fn going(self, moods: &'static [Mood]) -> Self {
         Self { moods, ..self }
     }
 
-    /// The same with a commit that never goes wrong.
+    /// The same bundle with a commit that never goes wrong.
     pub fn unharmed(self) -> Self {
         Self { has_fates: false, ..self }
     }
@@ -130,7 +132,7 @@ impl Bundle {
         Asker { principal, grant: Grant::default(), ends_ms: self.ends_s.map(|ends_s| ends_s * 1000) }
     }
 
-    /// Reads it as it is on the wire.
+    /// Writes the bundle as it is on the wire, and parses it as the host does.
     fn read(&self, key: &Key, asker: &Asker, mood: Mood, wall_ms: i64) -> Result<Batch, Problem> {
         let moods = [mood].into_iter().chain(std::iter::repeat(Mood::Works));
         let requests: Vec<Value> = self.letters.iter().zip(moods).map(|(letter, mood)| element(letter, mood)).collect();
@@ -146,14 +148,14 @@ impl Bundle {
         Batch::parse(key, &headers.into_iter().collect(), Some(Value::Array(requests).to_string().as_bytes()))
     }
 
-    /// What it asks for apart from its letters.
+    /// What it asks for besides its letters: its acknowledgements.
     fn acknowledgement(&self) -> Asked {
         let acknowledges = self.acknowledges.iter().map(|(id, _)| (*id).to_owned()).collect();
         Asked { acknowledges, ..Letter::acknowledge("what goes along", self.by).asked }
     }
 }
 
-/// A letter as a batch has it.
+/// A letter as an element of a batch.
 fn element(letter: &Letter, mood: Mood) -> Value {
     let request = &letter.request;
     let body = String::from_utf8_lossy(&request.body);
@@ -161,7 +163,7 @@ fn element(letter: &Letter, mood: Mood) -> Value {
     for (name, value) in request.headers.iter() {
         let number = || json!(value.trim_start_matches('@').parse::<i64>().expect("an instant of a letter"));
         match name {
-            // Who asks is who sends all of it.
+            // The principal is that of the whole batch.
             "authorization" => {}
             "idempotency-key" => element["id"] = json!(value),
             "semel-first-sent" => element["firstSent"] = number(),
@@ -198,7 +200,7 @@ impl Batches {
         state.oracle.watch(&letter.asked, known, &state.server, &arrived, wall_ms);
     }
 
-    /// Whether it happened as the fate has it.
+    /// Lets a bundle arrive. Returns whether its fate came true.
     fn arrive_together(&self, state: &mut State, bundle: &Bundle, mood: Mood, fate: Fate) -> bool {
         let (key, asker, wall_ms) = (key(), bundle.asker(), self.wall_ms(state));
         let asked = together::Asked { key: &key, asker: &asker, wall_ms };
@@ -213,7 +215,7 @@ impl Batches {
         assert!(!is_last || self.without.is_some(), "{} has more statements", bundle.name);
         let count = state.server.tables.effects.len();
         if matches!(fate, Fate::Ends(_)) && in_one && count > known {
-            // All is what it would have come to if nothing had gone wrong.
+            // Compared with a run without a fault, either all effects are there or none.
             let mut other = before;
             ask(&mut other, Fate::Fine);
             state.oracle.broken.extend((count < other.tables.effects.len()).then_some(Never::Partly));
@@ -224,7 +226,7 @@ impl Batches {
         true
     }
 
-    /// Each letter as if it had come alone, with those effects that are its own: they are in the order of the letters.
+    /// Judges each letter as if it had come alone, with its own effects. The effects are in the order of the letters.
     fn judge(
         &self,
         state: &mut State,
@@ -238,7 +240,7 @@ impl Batches {
         let is_answered = arrived.len() == bundle.letters.len();
         let shell = Arrived::ended(wall_ms, false);
         oracle.watch_one(&bundle.acknowledgement(), known..known, server, &shell, wall_ms);
-        // What of all of it is answered, is applied.
+        // If the whole batch was answered, its acknowledgements were applied.
         let is_kept = |(id, _): &(&str, i64)| {
             let is_own = effects[..known].iter().any(|effect| effect.id == *id && effect.principal == bundle.by);
             is_own && server.tables.keeps_outcome(id)
@@ -267,7 +269,7 @@ impl Batches {
     }
 }
 
-/// Whether a letter was refused for want of room, and there is some.
+/// Whether a letter was refused for lack of room that the key has.
 fn has_room(letter: &Letter, arrived: &Arrived, server: &Server) -> bool {
     let is_refused = arrived.answer.headers.get("semel-status") == Some("capacity");
     let config = server.config();
@@ -300,7 +302,7 @@ impl Model for Batches {
                 continue;
             }
             let fates = (1..=2).map(Fate::CommitsFail).chain(statements().map(Fate::Fails));
-            // Where the handler fails, each is worked by itself, and goes wrong there.
+            // If the handler fails, the elements are executed one by one, and the second fault comes there.
             let fates = fates.chain(statements().map(Fate::FailsAgain)).chain(statements().map(Fate::Ends));
             steps.extend(fates.map(|fate| Step::ArriveTogether(bundle, Mood::Works, fate)));
         }

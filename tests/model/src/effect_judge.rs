@@ -1,23 +1,24 @@
-//! The judge of what one key has another credited with. It sees what is committed at both, and what leaves.
+//! The judge of the credits that one key sends to another. It watches what both commit, and what leaves.
 //!
 //! Invariants:
-//! - Credits are known by their names, which are their bodies: whatever place one has.
-//! - What a key has waiting when it is put back may have been sent since, and be forgotten by the other: of that alone it may say that it
-//!   doesn't know. What it has committed since, and lost, may be there; nobody accounts for it.
+//! - A credit is identified by its name, which is its body, and not by its place.
+//! - Credits that wait when their key is put back may have been sent since, and the other key may have forgotten them. Only of
+//!   these may the sender say that it doesn't know. What it committed after the copy is lost; such a credit may have arrived, and
+//!   nobody accounts for it.
 
 use crate::oracle::Oracle;
 use crate::properties::{Never, Sometimes};
 use crate::tables::{Effect, Tables};
 use std::collections::BTreeSet;
 
-/// What the judge remembers.
+/// The judge's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct EffectJudge {
-    /// What did not hold, and what came about.
+    /// The properties that were broken, and what has happened.
     pub oracle: Oracle,
-    /// What the sender has committed in a time that is no more.
+    /// What the sender committed after the copy to which it was put back.
     lost: BTreeSet<String>,
-    /// What waited when the sender was put back, or under a session that was forgotten.
+    /// The credits that waited when the sender was put back, or under a session that was forgotten.
     in_doubt: BTreeSet<String>,
 }
 
@@ -34,7 +35,7 @@ impl EffectJudge {
         self.oracle.seen.extend(is_seen.then_some(property));
     }
 
-    /// The sender is put back from what it had committed to this.
+    /// The sender is put back from one state to another.
     pub fn is_put_back(&mut self, from: &Tables, to: &Tables) {
         let kept = names(&to.effects);
         self.lost.extend(names(&from.effects).into_iter().filter(|name| !kept.contains(name)));
@@ -42,12 +43,13 @@ impl EffectJudge {
         self.sees(true, Sometimes::PutBack);
     }
 
-    /// Those wait whose sender knows no other session than one that was forgotten: an object before it may have sent them there.
+    /// These credits wait, and their sender knows no session later than one that was forgotten. An object before it may have sent
+    /// them in that session.
     pub fn may_be_forgotten(&mut self, waiting: impl Iterator<Item = String>) {
         self.in_doubt.extend(waiting);
     }
 
-    /// A credit leaves under a place; which others did before, and by what names.
+    /// A credit leaves at a place. `others`: the names of the credits that left at this place before.
     pub fn leaves(&mut self, name: &str, others: &[&str]) {
         self.breaks(others.iter().any(|other| *other != name), Never::TwoRequests);
         self.sees(others.contains(&name), Sometimes::Resent);
@@ -62,7 +64,7 @@ impl EffectJudge {
         self.sees(status == "session-unknown", Sometimes::SessionUnknown);
     }
 
-    /// What is committed now.
+    /// Judges what both have committed now.
     pub fn watch(&mut self, sender: &Tables, receiver: &Tables) {
         let (made, credited) = (names(&sender.effects), names(&receiver.effects));
         let waiting: BTreeSet<String> = sender.sent.waiting().collect();
@@ -73,7 +75,7 @@ impl EffectJudge {
         self.breaks(!credited.iter().all(|name| made.contains(name) || is_lost(name)), Never::Made);
         let order: Vec<&String> = credited.iter().filter(|name| made.contains(name)).collect();
         let is_ordered = made.iter().filter(|name| is_there(name)).eq(order);
-        // Those before it have been parked, if they haven't come.
+        // The credits before the last one that arrived must not wait: they have arrived, or were parked.
         let last = made.iter().rposition(is_there).unwrap_or(0);
         let is_early = made.iter().take(last).any(|name| waiting.contains(name) && !is_there(name));
         self.breaks(!is_ordered || is_early, Never::OutOfOrder);

@@ -1,44 +1,44 @@
-//! What is explored of effects that leave: a key that sends and one that receives.
+//! The scopes of effects that leave: a key that sends, and a key that receives.
 //!
-//! Invariant: a scope is bounded by what is paid, and by how often the sender starts and takes its session over. What is sent, lost and repeated
-//! has no bound: it comes to the same.
+//! Invariant: what bounds a scope are the payments, and how often the sender starts and takes its session over. What is sent,
+//! lost and repeated has no bound, because it leads to the same states.
 
 use crate::properties::Sometimes;
 use semel_core::server::Config;
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct EffectScope {
     /// Its name.
     pub name: &'static str,
-    /// What is to be paid, in order.
+    /// The payments, in order.
     pub payments: &'static [&'static str],
-    /// How often the sender's object ends, at most.
+    /// The most times that the sender's object ends.
     pub ends_max: u8,
-    /// Before which statement it may end while it takes an answer, at most.
+    /// The sender's object may end before any of this many statements while it takes an answer.
     pub statements_max: u16,
     /// Whether the sender is put back, once.
     pub is_put_back: bool,
     /// Whether the receiver may know no credits.
     pub refuses: bool,
-    /// Whether somebody at the receiver takes the ids of closings before they come.
+    /// Whether somebody may take the ids of closings at the receiver before the closings arrive.
     pub takes_ids: bool,
     /// Whether an administrator has the receiver forget its sessions, once.
     pub forgets: bool,
-    /// How often the session is taken over, at most.
+    /// The most times that the session is taken over.
     pub take_overs_max: usize,
-    /// The settings of both.
+    /// The settings of both keys.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
-/// All of them.
+/// All scopes of effects.
 pub fn all() -> Vec<EffectScope> {
     vec![restarted(), refused(), put_back(), late(), taken(), forgotten()]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<EffectScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
@@ -59,7 +59,7 @@ fn scope(name: &'static str, payments: &'static [&'static str], sometimes: &'sta
     }
 }
 
-/// A sender whose object ends, also between two statements, and starts anew.
+/// A sender whose object ends, also between two statements, and starts again.
 fn restarted() -> EffectScope {
     let sometimes = &[
         Sometimes::Credited,
@@ -72,19 +72,19 @@ fn restarted() -> EffectScope {
     EffectScope { ends_max: 1, statements_max: 12, ..scope("restarted sender", &["a", "b"], sometimes) }
 }
 
-/// A receiver that now and then knows no credits.
+/// A receiver that sometimes knows no credits.
 fn refused() -> EffectScope {
     let sometimes = &[Sometimes::Credited, Sometimes::Parked, Sometimes::Cancelled];
     EffectScope { refuses: true, ..scope("refused effects", &["a", "b"], sometimes) }
 }
 
-/// A sender that is put back, and has lost what it has sent since.
+/// A sender that is put back, and has lost what it did since.
 fn put_back() -> EffectScope {
     let sometimes = &[Sometimes::Credited, Sometimes::PutBack, Sometimes::TakenOver, Sometimes::Tombstone];
     EffectScope { is_put_back: true, ..scope("sender put back", &["a", "b"], sometimes) }
 }
 
-/// A sender that is fenced by its own take-over, which comes late.
+/// A sender that is fenced by its own late take-over.
 fn late() -> EffectScope {
     let sometimes = &[
         Sometimes::Credited,
@@ -104,7 +104,7 @@ fn taken() -> EffectScope {
     EffectScope { refuses: true, takes_ids: true, take_overs_max: 1, ..scope("taken closings", &["a"], sometimes) }
 }
 
-/// A receiver that is made to forget its sessions.
+/// A receiver that has to forget its sessions.
 fn forgotten() -> EffectScope {
     let sometimes = &[
         Sometimes::Credited,

@@ -1,7 +1,7 @@
-//! The state of a key that has another credited, and of all between them.
+//! The state of two keys, one of which emits credits to the other, and of everything between them.
 //!
-//! Invariant: what is different each time and decides nothing is no part of it: the numbers of what is given out, instants that are over, and
-//! the reasons why something is sent again.
+//! Invariant: values that differ each time and decide nothing are not compared: tokens, instants in the past, and the reasons why
+//! something is sent again.
 
 use crate::database::Database;
 use crate::effect_judge::EffectJudge;
@@ -18,34 +18,34 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What a take-over is called, before its number.
+/// How the name of a take-over begins; its number follows.
 pub(crate) const TAKE_OVER: &str = "take-over ";
 
-/// A key: its object, and what is committed.
+/// A key: its object, and what it has committed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Side {
     pub(crate) engine: Engine<Payer>,
     pub(crate) tables: Tables,
 }
 
-/// What has left.
+/// A request that has left.
 #[derive(Debug)]
 pub(crate) struct Letter {
     pub(crate) request: Request,
-    /// Of a credit, its place and its body.
+    /// For a credit: its place and its body.
     pub(crate) credit: Option<(String, String)>,
 }
 
-/// What is waited for. Its token is no part of a state: it is its object's own.
+/// An answer that the sender waits for. The token is not compared, because it is different for each object.
 #[derive(Debug, Clone)]
 pub(crate) struct Awaited {
     pub(crate) start: u8,
     pub(crate) name: Arc<str>,
     pub(crate) lane: i64,
     pub(crate) token: i64,
-    /// It has arrived before the receiver forgot its sessions, or does so no more: no answer comes.
+    /// No answer will come: the request arrived before the receiver forgot its sessions, or can no longer arrive.
     pub(crate) is_over: bool,
-    /// What comes: the status, what the layer says of it, and the body.
+    /// The answer that is under way: the status, the `Semel-Status`, and the body.
     pub(crate) answer: Option<(u16, String, Vec<u8>)>,
 }
 
@@ -66,7 +66,7 @@ impl Hash for Awaited {
     }
 }
 
-/// What has left, by its name: what is called the same is the same.
+/// The requests that have left, by their names. Requests with the same name are equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Network(pub(crate) BTreeMap<Arc<str>, Arc<Letter>>);
 
@@ -91,13 +91,13 @@ pub struct State {
     pub(crate) start: u8,
     pub(crate) ends: u8,
     pub(crate) sender: Side,
-    /// Of what the sender's object knows of its lanes, which its engine does not compare.
+    /// A digest of what the sender's object knows of its lanes, because comparing engines leaves that out.
     pub(crate) outbox: u64,
     pub(crate) receiver: Side,
-    /// What the sender may be put back to.
+    /// The copy to which the sender may be put back.
     pub(crate) backup: Option<Tables>,
     pub(crate) was_put_back: bool,
-    /// What is over with the sessions that the receiver has forgotten.
+    /// What can no longer arrive since the receiver forgot its sessions.
     pub(crate) over: Option<Over>,
     pub(crate) network: Network,
     pub(crate) awaited: Vec<Awaited>,
@@ -128,30 +128,30 @@ impl Side {
     }
 }
 
-/// What is over with sessions that were forgotten.
+/// What can no longer arrive after sessions were forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Over {
-    /// So many take-overs arrive no more.
+    /// The take-overs up to this number no longer arrive.
     pub(crate) take_overs: usize,
     /// The last epoch.
     pub(crate) epoch: i64,
 }
 
 impl State {
-    /// Whether what has left under that name may still arrive.
+    /// Whether the request with that name may still arrive.
     pub(crate) fn may_arrive(&self, name: &str) -> bool {
         let number = name.strip_prefix(TAKE_OVER).and_then(|number| number.parse::<usize>().ok());
         number.is_none_or(|number| self.over.is_none_or(|over| number > over.take_overs))
     }
 }
 
-/// How often the session was taken over, or tried to be.
+/// How often the session was taken over, including take-overs that are under way.
 pub(crate) fn take_overs(state: &State) -> usize {
     state.network.0.keys().filter(|name| name.starts_with(TAKE_OVER)).count()
 }
 
-/// A digest of what an engine shows of its outbox, without the numbers that are different each time, the instants that are over, what is to
-/// be acknowledged, and what is only shown: reasons, and how often something was given out.
+/// A digest of what an engine shows of its outbox. It leaves out the tokens, instants in the past, what is to be acknowledged,
+/// and what is only shown: reasons, and how often something was sent.
 pub(crate) fn outbox_of(engine: &Engine<Payer>) -> u64 {
     let shown = format!("{engine:?}");
     let (_, mut rest) = shown.split_once("outbox: ").expect("an engine shows its outbox");
@@ -163,7 +163,7 @@ pub(crate) fn outbox_of(engine: &Engine<Payer>) -> u64 {
         let (before, found) = rest.split_at(at);
         digest.write_str(before).expect("a digest takes everything");
         let value = &found[name.len()..];
-        // A text may have quotes of its own.
+        // A text may contain escaped quotes.
         let is_end = |at: &usize| !value[..*at].ends_with('\\');
         let end = match name.ends_with('"') {
             true => value.match_indices('"').map(|(at, _)| at).find(is_end),

@@ -1,26 +1,26 @@
 //! The tables of effects that leave, in memory, beside those of [`crate::tables`].
 //!
-//! Invariant: a statement that is not known here is an error with its text, never a guess.
+//! Invariant: an unknown statement is an error with its text, and is never guessed.
 
 use crate::tables::{Stored, integer, text};
 use semel_core::server::storage::sql::Row;
 use semel_core::server::{SqlError, Value};
 use std::collections::BTreeMap;
 
-/// The rows of lanes, of what waits and of what is parked.
+/// The rows of lanes, of waiting effects, and of parked effects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct EffectTables {
-    /// Whether they are made.
+    /// Whether the tables exist.
     is_made: bool,
     /// By number: the target, and the other columns in the order of the table.
     lanes: BTreeMap<i64, (String, Stored)>,
-    /// By lane and number: the columns in the order of the statement that reads the first.
+    /// By lane and seq: the columns in the order of the statement that reads the first effect.
     waiting: BTreeMap<(i64, i64), Stored>,
     /// By number: the columns in the order of the table.
     parked: BTreeMap<i64, Stored>,
 }
 
-/// The columns of a lane behind its target.
+/// The columns of a lane after its target.
 mod lane {
     pub const SEQ: usize = 0;
     pub const SURE: usize = 1;
@@ -29,13 +29,13 @@ mod lane {
     pub const BOUNDARY: usize = 4;
 }
 
-/// The columns of what waits behind its number.
+/// The columns of a waiting effect after its seq.
 mod waiting {
     pub const CLOSING: usize = 0;
     pub const BODY: usize = 6;
 }
 
-/// The columns of what is parked behind its number.
+/// The columns of a parked effect after its number.
 mod parked {
     pub const BODY: usize = 6;
     pub const EXECUTED: usize = 8;
@@ -52,18 +52,18 @@ fn target_row(number: &i64, (target, Stored(row)): &(String, Stored), with_targe
 }
 
 impl EffectTables {
-    /// The bodies of what waits, in order.
+    /// The bodies of the waiting effects, in order.
     pub fn waiting(&self) -> impl Iterator<Item = String> {
         self.waiting.values().map(|row| body(row, waiting::BODY))
     }
 
-    /// The bodies of what is parked, and what is known of whether it ran.
+    /// The bodies of the parked effects, and what is known of whether each ran.
     pub fn parked(&self) -> impl Iterator<Item = (String, String)> {
         let executed = |Stored(row): &Stored| row[parked::EXECUTED].clone().into_text().unwrap_or_default();
         self.parked.values().map(move |row| (body(row, parked::BODY), executed(row)))
     }
 
-    /// Whether a number was given that the object did not know to be one of its own session.
+    /// Whether a seq was given that the object didn't know to belong to its own session.
     pub fn is_unsure(&self) -> bool {
         let is_unsure = |(_, Stored(row)): &(String, Stored)| {
             row[lane::SURE].as_integer().is_some_and(|sure| row[lane::SEQ].as_integer() > Some(sure))
@@ -71,7 +71,7 @@ impl EffectTables {
         self.lanes.values().any(is_unsure)
     }
 
-    /// Whether a session is known, and none of a later epoch.
+    /// Whether a session is known, and none with a later epoch.
     pub(crate) fn knows_none_beyond(&self, epoch: i64) -> bool {
         let known = self.lanes.values().filter_map(|(_, Stored(row))| row[lane::EPOCH].as_integer()).max();
         known.is_some_and(|known| (1..=epoch).contains(&known))
@@ -145,7 +145,7 @@ impl EffectTables {
         Ok(Vec::new())
     }
 
-    /// What is said of one lane, whose number comes first.
+    /// A change of one lane, whose number is the first argument.
     fn change_lane(&mut self, statement: &str, arguments: &[Value]) -> Result<Vec<Row>, SqlError> {
         let number = integer(arguments, 0)?;
         let columns: &[usize] = match statement {

@@ -1,16 +1,19 @@
-//! The model of effects that leave: a key that has another credited, each with its real engine, and a network that loses, doubles and reorders
-//! what goes from one to the other, while the sender's object ends and starts, and is put back.
+//! The model of effects that leave: a key emits credits to another, each with its real engine. The network between them loses,
+//! doubles and reorders requests, while the sender's object ends and starts again, and is put back.
 //!
-//! What stands for what:
-//! - What has left may arrive at any time from then on, as often as it likes.
-//! - An object that ends forgets what it waits for; what it waited for may come all the same, where only its module was made anew. Where it
-//!   does not, all of it has ended.
-//! - An administrator has sessions forgotten that were used some time ago: a take-over that left before that arrives before it, or never, and of
-//!   what has run nothing arrives once more whose answer is heard, unless it is sent once more.
-//! - Time stands still but where an object starts. An answer is told a second before the next is sent, so the interval is always over.
-//! - A take-over has the number of its order as its id, and a closing what it closes: in their own is what is different each time. So a closing that
-//!   comes again is replayed, and that another one of the same place finds it closed is not explored; whose id was taken has lost it for good.
-//!   They have no deadline, and nothing acknowledges them: what comes again late finds its record.
+//! How it models them:
+//! - A request that has left may arrive at any later time, as often as it likes.
+//! - An object that ends forgets the answers that it waits for. Such an answer may still come if only the object's module was
+//!   loaded anew. If it doesn't come, the whole object has ended.
+//! - An administrator has sessions forgotten that were last used some time ago. So a take-over that left before arrives before
+//!   that instant or never, and a request that has run does not arrive again with an answer that is heard, unless it is sent
+//!   again.
+//! - Time stands still, except that each start of an object is at a later instant. An answer is reported one resend interval
+//!   earlier than the next request is sent, so the interval is always over.
+//! - The id of a take-over is its number, and the id of a closing is what it closes, because the real ids differ each time. So a
+//!   closing that is repeated is replayed; a second closing of the same place is not explored. If somebody takes the id of a
+//!   closing, that closing is lost for good. Take-overs and closings have no deadline and nothing acknowledges them, so a late
+//!   repetition finds its record.
 
 use crate::database::{Database, Fate};
 use crate::effect_judge::EffectJudge;
@@ -31,45 +34,45 @@ use serde_json::json;
 use stateright::{Model, Property};
 use std::sync::Arc;
 
-/// Between two starts: more than there are tokens.
+/// The time between two starts, in ms. It is larger than the number of tokens.
 const BETWEEN_MS: i64 = 1_000_000;
 
 /// How the names of closings begin.
 const CLOSING: &str = "the closing of ";
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Effects {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: EffectScope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The sender is told to pay.
+    /// The sender gets a request to pay.
     Pays(&'static str),
     /// The sender's host sends what there is to send.
     Sends,
-    /// Something arrives, and nobody hears of it.
+    /// A request arrives, and its answer is lost. The flag: whether the receiver knows no credits.
     Arrives(Arc<str>, bool),
-    /// Somebody at the receiver takes the id of a closing.
+    /// Somebody takes the id of a closing at the receiver.
     IsTaken(Arc<str>),
-    /// What is awaited arrives, and its answer is under way.
+    /// A request that the sender waits for arrives, and its answer is under way. The flag: whether the receiver knows no credits.
     Reaches(usize, bool),
     /// An answer comes back.
     ComesBack(usize),
-    /// The sender's object ends before a statement by which it takes an answer.
+    /// The sender's object ends before a statement, while it takes an answer.
     EndsAt(usize, u16),
-    /// None comes back.
+    /// An answer is lost.
     IsLost(usize),
     /// The sender's object ends, and starts again.
     Ends,
     /// A copy is made of what the sender has committed.
     IsBackedUp,
-    /// The sender is put back to that.
+    /// The sender is put back to that copy.
     IsPutBack,
     /// An administrator has the receiver forget its sessions.
     IsForgotten,
@@ -180,7 +183,7 @@ impl Effects {
         }
     }
 
-    /// Sessions and their places go, and an object that starts anew knows of none.
+    /// The receiver's sessions and their places are deleted, and its object starts again without them.
     fn forgets(&self, state: &mut State) {
         state.receiver.tables.sessions = SessionTables::default();
         state.receiver.engine = self.engine();
@@ -233,7 +236,7 @@ impl Effects {
             }
             Step::IsForgotten => self.forgets(state),
         }
-        // What waits for its answer keeps no order.
+        // The order of the answers that are waited for doesn't matter.
         state.awaited.sort_by(|a, b| (a.start, &a.name, &a.answer).cmp(&(b.start, &b.name, &b.answer)));
         if !is_of_receiver {
             state.outbox = outbox_of(&state.sender.engine);
@@ -309,7 +312,8 @@ impl Model for Effects {
         let may_forget = scope.forgets && state.over.is_none() && state.receiver.tables.sessions.sessions() > 0;
         steps.extend(may_forget.then_some(Step::IsForgotten));
         if scope.is_put_back && !state.was_put_back {
-            // Of an instant between the start of an object and its take-over, what it emits may have been sent since: no copy is of that.
+            // No copy is made between the start of an object and its take-over: an effect of that time may be sent under a place
+            // that the copy doesn't know to be sent.
             let may_be_copied = state.backup.is_none() && !state.sender.tables.sent.is_unsure();
             steps.extend((may_be_copied && state.sender.tables.is_used()).then_some(Step::IsBackedUp));
             steps.extend(state.backup.is_some().then_some(Step::IsPutBack));

@@ -1,8 +1,8 @@
 //! Where requests are executed that the key only sends on: another service, and the network on the way to it.
 //!
 //! Invariants:
-//! - A request that was sent may reach it at any time until it has been under way for as long as the scope says, or never.
-//! - Whether it knows ids is its own matter: a side that does has one effect of an id for as long as it remembers.
+//! - A request that was sent may reach the service at any time until it has been under way as long as the scope allows, or never.
+//! - Only some services know ids. Such a service has one effect for an id, as long as it remembers the id.
 
 use crate::ledger::{effect_in, outcome};
 use semel_core::message::{Headers, Method, Request, Response};
@@ -12,7 +12,7 @@ use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Context, Failure, Handler, KeyRule, Sql};
 use std::collections::BTreeMap;
 
-/// The handler of a key whose requests are executed elsewhere, with what becomes of those in doubt.
+/// The handler of a key whose requests are executed elsewhere, with the policy for requests that are in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Forwarder(pub Policy);
 
@@ -36,16 +36,16 @@ impl Handler for Forwarder {
     }
 }
 
-/// How a request goes there.
+/// How the service deals with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum There {
-    /// Well.
+    /// It succeeds.
     Works,
-    /// It fails, before it has done anything.
+    /// It fails before its effect.
     FailsBefore,
-    /// It has done all, and then fails.
+    /// It fails after its effect.
     FailsAfter,
-    /// Who stands in front has no room for it, and does nothing.
+    /// A gateway in front of the service has no room for the request, and does nothing.
     Refuses,
 }
 
@@ -53,7 +53,7 @@ impl There {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Works, Self::FailsBefore, Self::FailsAfter, Self::Refuses];
 
-    /// In words.
+    /// The words for a trace.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Works => "is answered",
@@ -64,10 +64,10 @@ impl There {
     }
 }
 
-/// What is there, and what is on its way.
+/// The service, and what is on its way to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Elsewhere {
-    /// What was sent and has not arrived: its number, and when it left, in s.
+    /// The requests that have not arrived: the number of each, and when it left, in s.
     under_way: BTreeMap<u8, i64>,
     /// The effects of the one id that is sent: by which request, and when, in s.
     effects: Vec<(u8, i64)>,
@@ -79,22 +79,22 @@ impl Elsewhere {
         self.under_way.insert(number, now_s);
     }
 
-    /// Time has passed: what was under way for so long arrives no more.
+    /// Time has passed: requests that have been under way for `transit_s` no longer arrive.
     pub fn passes(&mut self, now_s: i64, transit_s: i64) {
         self.under_way.retain(|_, left_s| now_s < left_s.saturating_add(transit_s));
     }
 
-    /// What may arrive.
+    /// The requests that may arrive.
     pub fn under_way(&self) -> impl Iterator<Item = u8> {
         self.under_way.keys().copied()
     }
 
-    /// The requests that had an effect, in that order.
+    /// The requests that had an effect, in order.
     pub fn effects(&self) -> impl DoubleEndedIterator<Item = u8> {
         self.effects.iter().map(|(number, _)| *number)
     }
 
-    /// A request arrives, and is answered. `knows_s`: for so long an id is known.
+    /// A request arrives, and is answered. `knows_s`: how long the service remembers an id.
     pub fn takes(&mut self, number: u8, there: There, now_s: i64, knows_s: Option<i64>) -> Response {
         self.under_way.remove(&number);
         if matches!(there, There::FailsBefore | There::Refuses) {
@@ -111,7 +111,7 @@ impl Elsewhere {
         }
     }
 
-    /// It is asked for what was to be made.
+    /// The service is asked for what the request was to make.
     pub fn reads(&self, there: There) -> Response {
         match (there, self.effects.first()) {
             (There::FailsBefore | There::FailsAfter | There::Refuses, _) => failed(there),
@@ -129,7 +129,7 @@ fn response(status: u16, body: String) -> Response {
     Response { status, headers: Headers::new(), body: body.into_bytes() }
 }
 
-/// The request whose effect an outcome tells of.
+/// The request whose effect an outcome names.
 pub fn number_in(body: &[u8]) -> Option<u8> {
     effect_in(body).and_then(|number| u8::try_from(number).ok())
 }

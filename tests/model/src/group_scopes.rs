@@ -1,6 +1,7 @@
-//! What is explored of what is committed together: two or three that wait for a commit, one of which fails, is the same as another, or is late.
+//! The scopes of groups: two or three requests that wait for a commit, one of which fails, repeats another, or is late.
 //!
-//! Invariant: every request of a scope whose statements fail has fewer than the scope says, so that each of them does.
+//! Invariant: in a scope whose statements fail, every request has fewer statements than the scope says, so that each of them
+//! fails once.
 
 use crate::groups::GroupScope;
 use crate::ledger::Mood;
@@ -26,17 +27,17 @@ fn scope(name: &'static str, letters: Vec<Letter>, sometimes: &'static [Sometime
     }
 }
 
-/// All of them.
+/// All scopes of groups.
 pub fn all() -> Vec<GroupScope> {
     vec![groups(), crashes(), sessions(), late(), suspects()]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<GroupScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
 
-/// Two clients, of which one acknowledges. Any of what they send may be there twice in one group, and fail at any statement.
+/// Two clients, one of which acknowledges. Any of their requests may be in a group twice, and fail at any statement.
 fn groups() -> GroupScope {
     let letters = vec![
         Letter::change("ann's a", ANN, "a", "1").first_sent(0),
@@ -54,7 +55,7 @@ fn groups() -> GroupScope {
     GroupScope { under_way_max: 3, statements_max: 40, ..scope("groups", letters, sometimes) }
 }
 
-/// A handler that crashes, or ends the process, in the midst of a group; and a read, which leaves what others did.
+/// A handler that crashes, or ends the process, among the requests of a group; and a read, which leaves what the others did.
 fn crashes() -> GroupScope {
     let letters = vec![
         Letter::change("ann's a", ANN, "a", "1").first_sent(0),
@@ -71,7 +72,7 @@ fn crashes() -> GroupScope {
     scope("groups crash", letters, sometimes)
 }
 
-/// Places of a session that wait together, beside who takes it over.
+/// Places of a session that wait together, beside a take-over of it.
 fn sessions() -> GroupScope {
     let place = |name, epoch, seq, ack| Letter::place(name, ANN, (epoch, seq, ack), "1");
     let letters = vec![
@@ -97,7 +98,7 @@ fn sessions() -> GroupScope {
     }
 }
 
-/// What is late once it is its turn, what is cancelled in the group in which it comes, and a group that takes only two.
+/// A request that is late by its turn, a request that is cancelled in its own group, and a group that takes only two.
 fn late() -> GroupScope {
     let letters = vec![
         Letter::change("ann's a", ANN, "a", "1").first_sent(0).by(5),
@@ -109,7 +110,8 @@ fn late() -> GroupScope {
     GroupScope { instants_s: &[0, 10], group_max: 2, ..scope("late groups", letters, sometimes) }
 }
 
-/// What ends the process again and again, among others: it is counted of nobody else, and comes to an end.
+/// A request that ends the process again and again, among others. Its crashes are counted for no other request, and come to an
+/// end.
 fn suspects() -> GroupScope {
     let letters = vec![
         Letter::change("ann's a", ANN, "a", "1").first_sent(0).going(&[Mood::Works, Mood::Ends]),

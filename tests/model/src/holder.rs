@@ -1,9 +1,10 @@
-//! A tab that holds a session, or did: the real machine, made anew for each step from all that it was told ([`crate::history`]), and what its
-//! host remembers.
+//! A tab that holds or held a session, with what its host remembers: the real machine, rebuilt for each step from everything that
+//! it was told ([`crate::history`]).
 //!
 //! Invariants:
-//! - The store does what it is asked for in that order, one transaction a step; what became of it is told with it.
-//! - How often something was tried is no part of a state: nothing is decided by the number of an attempt.
+//! - The store makes the machine's transactions in the order in which it asks for them, one a step; the report comes in the same
+//!   step.
+//! - The number of attempts is not compared as part of a state, because nothing is decided by it.
 
 use crate::frames::{Frame, KEY};
 use crate::history::{Digest, History};
@@ -17,19 +18,19 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What became of a transaction, as what crosses threads.
+/// What became of a transaction, in a form that can be sent to other threads.
 #[derive(Debug, Clone)]
 pub enum Report {
     /// The store failed.
     Failed,
     /// Nothing was changed.
     Not,
-    /// What the row says now, or said.
+    /// What the row is now, or was.
     Made(Vec<u8>),
 }
 
 impl Report {
-    /// Of a transaction that the store made.
+    /// The report of a transaction that the store has made.
     pub fn of(changed: &Changed) -> Self {
         match changed {
             Changed::Not => Self::Not,
@@ -46,20 +47,20 @@ impl Report {
     }
 }
 
-/// What a machine is told.
+/// Something that a machine is told.
 #[derive(Debug, Clone)]
 pub enum Told {
     /// Time has passed.
     Wakes,
-    /// What is stored, and who lives, where that can be told.
+    /// The rows that are stored, and which tabs live, if tabs can tell.
     Stored(Vec<(String, Vec<u8>)>, Option<BTreeSet<String>>),
-    /// The application wants something.
+    /// The application makes a request.
     Calls(&'static str),
     /// What became of a transaction.
     Changed(Ticket, Report),
     /// An answer came.
     Answered(u64, Answer),
-    /// None comes.
+    /// No answer will come.
     Lost(u64),
     /// The answer was taken.
     Delivered(Ticket),
@@ -67,12 +68,12 @@ pub enum Told {
     GivesUp(Ticket),
 }
 
-/// An attempt that may still be answered. Its number is no part of a state.
+/// An attempt that may still be answered. Its number is not compared.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// The number.
     pub number: u64,
-    /// What left.
+    /// The frame that left.
     pub frame: Arc<Frame>,
 }
 
@@ -90,7 +91,7 @@ impl Hash for Attempt {
     }
 }
 
-/// The machine, and what it has asked of the store that is not done yet, oldest first.
+/// The machine, and the transactions that it has asked the store for and that are not made yet, oldest first.
 pub struct Machine {
     /// The machine.
     pub session: Session,
@@ -106,30 +107,30 @@ pub struct Holder {
     give_up_after_ms: Option<i64>,
     ahead: usize,
     history: History<Told>,
-    /// Of every field of the machine but how often something was tried, and of what it has asked of the store.
+    /// A digest of every field of the machine except the numbers of attempts, and of the transactions that it has asked for.
     digest: u64,
     /// The transaction that the store has to make next.
     pub next: Option<Arc<str>>,
     /// When the machine is to be woken.
     pub wakes_ms: Option<i64>,
-    /// What is under way, in the order in which it left.
+    /// The attempts under way, in the order in which they left.
     pub under_way: Vec<Attempt>,
-    /// The requests in hand that were stored from here.
+    /// The requests in hand that this tab has stored.
     pub tickets: BTreeMap<String, Ticket>,
     /// Whether it was told its epoch.
     pub has_taken: bool,
-    /// Whether it has seen since what others have left: only then it is asked for anything.
+    /// Whether it has looked since then at what others have left. The application makes requests only afterwards.
     pub has_looked: bool,
-    /// Whether it was told that it holds the session no more.
+    /// Whether it was told that it no longer holds the session.
     pub is_over: bool,
-    /// Who waits here.
+    /// The ids for which a caller waits in this tab.
     pub callers: BTreeSet<String>,
-    /// What has to come before its next call, in order.
+    /// The requests that must come before its next one, in order.
     pub before: Vec<String>,
 }
 
 impl Holder {
-    /// A tab that was opened.
+    /// A tab that was just opened.
     pub fn new(owner: String, give_up_after_ms: Option<i64>, ahead: usize) -> Self {
         Self {
             owner,
@@ -149,7 +150,7 @@ impl Holder {
         }
     }
 
-    /// The machine as all that it was told has made it.
+    /// The machine, rebuilt from everything that it was told.
     pub fn machine(&self) -> Machine {
         let mut session = Session::new(Settings {
             outbox: "outbox".to_owned(),
@@ -159,7 +160,7 @@ impl Holder {
             name: SESSION.to_owned(),
             after: None,
             take_over_id: format!("the take-over of {}", self.owner),
-            // It sends again at once: time steps from instant to instant.
+            // It sends again at once, because time steps from instant to instant.
             retry_interval_ms: 0,
             attempt_timeout_ms: 100 * TIMEOUT_MS,
             requests_max: REQUESTS_MAX,
@@ -175,14 +176,14 @@ impl Holder {
         machine
     }
 
-    /// Tells the machine something, and gives what it asks for, but of the store.
+    /// Tells the machine something, and returns what it asks for, without its transactions.
     pub fn tell(&mut self, machine: &mut Machine, now_ms: i64, told: Told) -> Vec<Action> {
         let actions = machine.tell(now_ms, &told);
         self.history.push(now_ms, told);
         actions
     }
 
-    /// All that it asked for is done, or asked of the store.
+    /// To call when everything that the machine asked for is done, or asked of the store.
     pub fn settles(&mut self, machine: &Machine) {
         let Machine { session, asked } = machine;
         let mut digest = Digest::default();
@@ -194,7 +195,7 @@ impl Holder {
         self.tickets.retain(|_, ticket| session.describe(*ticket).is_some());
     }
 
-    /// Whether nothing comes of it any more, unless it is told something.
+    /// Whether nothing will happen in it until it is told something.
     pub fn is_quiet(&self) -> bool {
         self.next.is_none() && self.under_way.is_empty() && self.wakes_ms.is_none()
     }

@@ -1,34 +1,35 @@
-//! What is explored of the tabs of a session: small worlds, each around one thing that may go wrong.
+//! The scopes of the tabs of a session: small worlds, each around one thing that may go wrong.
 //!
-//! Invariant: a scope is bounded by what is asked for, and by how often each tab is opened. What is sent, lost and repeated has no bound: it comes
-//! to the same.
+//! Invariant: what bounds a scope are the requests, and how often each tab is opened. What is sent, lost and repeated has no
+//! bound, because it leads to the same states.
 
 use crate::letters::Letter;
 use crate::properties::Sometimes;
 use semel_core::server::Config;
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct HolderScope {
     /// Its name.
     pub name: &'static str,
     /// How often each tab may be opened.
     pub opens_max: &'static [u8],
-    /// What each is asked for, in order. The names are in another order, for rows are found by these.
+    /// The requests that the application makes in each tab, in order. Their names are in another order, because rows are found in
+    /// the order of names.
     pub calls: &'static [&'static [&'static str]],
-    /// How much of it the first is asked for at once.
+    /// How many of them are made in the first tab at once.
     pub calls_at_once: usize,
-    /// What has arrived before.
+    /// The letters that have arrived before.
     pub before: Vec<Letter>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
-    /// Whether the application gives up, once.
+    /// Whether the application gives up a request, once.
     pub gives_up: bool,
-    /// When callers are told that they need not wait.
+    /// When callers are told to wait no longer.
     pub give_up_after_ms: Option<i64>,
-    /// So many requests are ready before a second frame leaves beside another; 0: none does.
+    /// How many requests must be ready before a second frame leaves beside another; 0: no second frame leaves.
     pub ahead: usize,
-    /// Whether tabs can tell who lives.
+    /// Whether tabs can tell which tabs live.
     pub knows_who_lives: bool,
     /// Whether the key's process crashes.
     pub key_crashes: bool,
@@ -36,13 +37,13 @@ pub struct HolderScope {
     pub failures_max: u8,
     /// The settings of the server.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
 const RETENTION_S: i64 = 1_000;
 
-/// All of them.
+/// All scopes of holders.
 pub fn all() -> Vec<HolderScope> {
     vec![
         overtaken(),
@@ -59,7 +60,7 @@ pub fn all() -> Vec<HolderScope> {
     ]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<HolderScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
@@ -88,33 +89,33 @@ fn scope(
     }
 }
 
-/// A tab with two requests, which another one overtakes; either may crash.
+/// A tab with two requests, from which another tab takes the session over. Either may crash.
 fn overtaken() -> HolderScope {
     let sometimes =
         &[Sometimes::Replay, Sometimes::Fenced, Sometimes::Renumbered, Sometimes::Withdrawn, Sometimes::Forgotten];
     scope("overtaken", &[1, 1], &[&["b", "a"], &[]], sometimes)
 }
 
-/// A holder with a request of its own, and one that it took over, at a key that crashes.
+/// A holder with a request of its own and one that it took over, at a key that crashes.
 fn two_epochs() -> HolderScope {
     let sometimes = &[Sometimes::Fenced, Sometimes::Renumbered, Sometimes::Forgotten];
     let scope = scope("two epochs", &[1, 1], &[&["b"], &["a"]], sometimes);
     HolderScope { key_crashes: true, ..scope }
 }
 
-/// A tab that is overtaken while it goes on with what it took over itself, and lives.
+/// A tab that loses the session while it goes on with requests that it took over itself. It lives on.
 fn left() -> HolderScope {
     scope("left again", &[2, 1], &[&["a"], &[]], &[Sometimes::Fenced, Sometimes::Renumbered, Sometimes::Forgotten])
 }
 
-/// Callers that wait no longer, whose tab is overtaken and lives.
+/// Callers that wait no longer, in a tab that loses the session and lives on.
 fn waits_no_longer() -> HolderScope {
     let sometimes = &[Sometimes::GaveUp, Sometimes::LeftBehind, Sometimes::Renumbered, Sometimes::Forgotten];
     let scope = scope("waits no longer", &[1, 1], &[&["b"], &["a"]], sometimes);
     HolderScope { give_up_after_ms: Some(0), ..scope }
 }
 
-/// A request that the application gives up, before one that it does not.
+/// A request that the application gives up, before one that it doesn't give up.
 fn given_up() -> HolderScope {
     let sometimes = &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Withdrawn, Sometimes::Forgotten];
     let scope = scope("given up", &[1, 1], &[&["b", "a"], &[]], sometimes);
@@ -127,7 +128,7 @@ fn expired() -> HolderScope {
     HolderScope { instants_s: &[0, RETENTION_S + 5], ..scope }
 }
 
-/// A session with as many outcomes as it may have, which have to make room while a tab that lives has still to hear of one.
+/// A session with the most outcomes that it may keep. They have to make room while a living tab has not heard of one yet.
 fn unheard() -> HolderScope {
     let first = Letter::take_over("first", "ann", "first", None);
     let before = (1..=63).map(|seq| Letter::place("a place", "ann", (1, seq, 0), "before"));
@@ -147,21 +148,21 @@ fn failing() -> HolderScope {
     HolderScope { failures_max: 1, ..scope }
 }
 
-/// Tabs that can't tell who lives, and so take over what others have in hand.
+/// Tabs that can't tell which tabs live, and therefore take over what others have in hand.
 fn unaware() -> HolderScope {
     let sometimes = &[Sometimes::Replay, Sometimes::Renumbered, Sometimes::Forgotten];
     let scope = scope("unaware", &[1, 1], &[&["a"], &[]], sometimes);
     HolderScope { knows_who_lives: false, ..scope }
 }
 
-/// A tab with two frames under way, which another one overtakes. Either frame may come first, or never.
+/// A tab with two frames under way, from which another tab takes the session over. Either frame may arrive first, or never.
 fn two_frames() -> HolderScope {
     let sometimes =
         &[Sometimes::Replay, Sometimes::Fenced, Sometimes::Renumbered, Sometimes::Gap, Sometimes::Forgotten];
     HolderScope { ahead: 1, ..scope("two frames", &[1, 1], &[&["b", "a"], &[]], sometimes) }
 }
 
-/// The same, and the application gives one of the two up.
+/// A tab with two frames under way; the application gives up one of the two requests.
 fn two_given_up() -> HolderScope {
     let sometimes = &[Sometimes::Cancelled, Sometimes::RanBefore, Sometimes::Gap, Sometimes::Forgotten];
     let scope = scope("one of two frames given up", &[1], &[&["b", "a"]], sometimes);

@@ -1,9 +1,9 @@
-//! The state of the tabs of a session and of all around them, and what a judge makes of it.
+//! The state of the tabs of a session and of everything around them, and its judge.
 //!
 //! Invariants:
-//! - Requests are known by their names, which are their bodies: whatever place one has, and whoever sends it. So what is judged is what the
-//!   application wanted, and not what a machine or a key makes of it.
-//! - Of rows the judge knows which there are, and of tabs what they were told to do. It never asks a machine.
+//! - A request is identified by its name, which is its body, whatever its place and whoever sends it. So the judge compares with
+//!   what the application wanted, and not with what a machine or a key makes of it.
+//! - The judge knows which rows there are, and what the tabs were told to do. It never asks a machine.
 
 use crate::frames::{Frame, Part};
 use crate::holder::Holder;
@@ -27,7 +27,7 @@ pub struct State {
     pub(crate) instant: usize,
     /// How often each tab was opened.
     pub(crate) opened: Vec<u8>,
-    /// How much of what it is to be asked for each was asked for.
+    /// How many of its requests were made in each tab.
     pub(crate) called: Vec<usize>,
     pub(crate) has_given_up: bool,
     /// How often the store has failed.
@@ -36,11 +36,11 @@ pub struct State {
     pub(crate) holders: Vec<Option<Holder>>,
     pub(crate) frames: BTreeSet<Arc<Frame>>,
     pub(crate) server: Server,
-    /// Whether tabs can tell who lives.
+    /// Whether tabs can tell which tabs live.
     pub(crate) knows_who_lives: bool,
-    /// Of each request, those that come before it.
+    /// For each request, those that come before it.
     pub(crate) before: BTreeMap<String, Vec<String>>,
-    /// Of which somebody has the answer, and whether that is that they never ran and never will.
+    /// The requests whose answer somebody has, and whether the answer is that they never ran and never will.
     pub(crate) told: BTreeMap<String, bool>,
     pub(crate) oracle: Oracle,
 }
@@ -53,7 +53,8 @@ impl Watched for State {
 
 impl State {
     fn breaks(&mut self, is_broken: bool, property: Never) {
-        // Where several have the same in hand, one may lose what the other hears, and overtake it.
+        // If several tabs have the same request in hand, one may lose the answer that another gets, and overtake it. So these
+        // properties are not promised then.
         let is_promised =
             self.knows_who_lives || !matches!(property, Never::OutOfOrder | Never::Freed | Never::Unheard);
         if is_broken && is_promised {
@@ -65,7 +66,7 @@ impl State {
         first_of(&self.server.tables.effects, id).is_some()
     }
 
-    /// What a tab finds that no other has in hand: it comes before what that one is asked for from now on.
+    /// The rows that a tab finds and that no other tab has in hand come before the requests that are made in it from now on.
     pub(crate) fn finds(&mut self, at: usize) {
         let is_elsewhere = |id: &String| {
             let others = self.holders.iter().enumerate().filter(|(each, _)| *each != at);
@@ -78,7 +79,7 @@ impl State {
         }
     }
 
-    /// Where nothing goes on by itself, and who holds the session has just looked at what is stored, nothing may be left.
+    /// If nothing will happen by itself, and the holder has just looked at the rows, no request may be left.
     pub(crate) fn may_rest(&mut self, holder: usize) {
         let is_last = self.holders[holder].as_ref().is_some_and(|holder| !holder.is_over);
         let all_quiet = self.holders.iter().flatten().all(Holder::is_quiet);
@@ -90,7 +91,7 @@ impl State {
         }
     }
 
-    /// Something leaves.
+    /// A frame leaves.
     pub(crate) fn sends(&mut self, frame: &Frame) {
         for part in frame.parts.iter().filter(|part| !part.only_acknowledges()) {
             let Some(Numbers { epoch, seq, .. }) = part.place else { continue };
@@ -109,7 +110,7 @@ impl State {
         }
     }
 
-    /// Something arrives: what it acknowledges nobody may want to hear any more.
+    /// A frame arrives. Nobody may still have to hear of a place that it acknowledges.
     pub(crate) fn acknowledges(&mut self, frame: &Frame) {
         let places = frame.parts.iter().filter_map(|part| part.place);
         let ack = places.max_by_key(|place| place.ack).filter(|place| place.ack > 0);
@@ -121,14 +122,14 @@ impl State {
         self.rows.get(id).and_then(|row| decode(row).ok()?.place)
     }
 
-    /// Whether nobody was told what became of a request that has, or may yet have, a place that is acknowledged.
+    /// Whether nobody was told the answer of a request whose place is acknowledged, and which has run at it or may still.
     fn has_still_to_hear(&self, id: &str, Numbers { epoch, ack, .. }: Numbers) -> bool {
         let may_run = |place: &Place| place.epoch == epoch || self.has_run(id);
         let place = self.place_of(id).filter(|place| place.seq <= ack).filter(may_run);
         place.is_some() && !self.told.contains_key(id)
     }
 
-    /// A request of a frame was answered by its key.
+    /// The key has answered a request of a frame.
     pub(crate) fn answers(&mut self, part: &Part, answer: &Answer) {
         let status = answer.headers.get("semel-status").unwrap_or_default();
         let has_outcome = matches!(status, "executed" | "replayed");
@@ -150,7 +151,7 @@ impl State {
         });
     }
 
-    /// Its key says that a place is closed: what has it never runs.
+    /// If the key answers that a place is closed, the request there never runs.
     pub(crate) fn closes(&mut self, part: &Part, answer: &Answer) {
         let status = answer.headers.get("semel-status").unwrap_or_default();
         let is_closed = matches!(status, "executed" | "replayed") && answer.body == b"{\"state\":\"cancelled\"}";
@@ -159,7 +160,7 @@ impl State {
         }
     }
 
-    /// What a key has done since there were so many effects.
+    /// Judges the effects after the first `known`.
     pub(crate) fn takes_effect(&mut self, known: usize) {
         let effects = self.server.tables.effects.clone();
         for (number, effect) in effects.iter().enumerate().skip(known) {
@@ -198,7 +199,7 @@ impl State {
                 let has_run = self.has_run(id);
                 self.breaks(*executed == Executed::Yes && !has_run, Never::YesOfNone);
                 self.breaks(*executed == Executed::No && has_run, Never::NoForGood);
-                // What its key has kept, everybody is told who waits for it.
+                // An outcome that the key has kept must reach everybody who waits for it.
                 let is_lost = *executed == Executed::Unknown && code != "outcome-expired";
                 self.breaks(is_lost && self.knows_who_lives, Never::Different);
                 *self.told.entry(id.to_owned()).or_default() |= *executed == Executed::No;

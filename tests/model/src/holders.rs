@@ -1,17 +1,20 @@
-//! The model of the tabs of one client that contend for a session, with the store that they share, and of the key that they ask.
+//! The model of the tabs of one client that contend for a session, of the store that they share, and of the key that they send
+//! to.
 //!
-//! The machine is the real one ([`crate::holder`]); what is told here is its host, and what lies between it and the key.
+//! The machine is the real one ([`crate::holder`]). This module is its host, and the network between it and the key.
 //!
-//! What stands for what:
-//! - A message stays on its way for good: it may arrive at any time, and again. An answer arrives at once or never, as with the
-//!   other tabs ([`crate::tabs`]).
-//! - Each transaction is a step of its own, in the order in which a tab asks for them, and its report comes with it. What is reported is
-//!   durable, as the sessions' stores are strict. Of a tab that crashes, the store has made the first of what it was asked for, or none, or all.
-//! - A tab may crash between any two steps, and loses all but the store. One that is overtaken lives on until it does, and does not
-//!   know before its key has told it: the zombie.
-//! - A tab is asked for something once it holds the session and has looked at what others left, as `semel.session` does it.
-//! - Who lives is known of all at once, by locks; or of nobody. Then several may have the same in hand, and it is only promised that nothing
-//!   happens twice, and that what is said is true.
+//! How it models them:
+//! - A message stays on its way for good: it may arrive at any time, and again. An answer arrives at once or never, as for the
+//!   tabs without a session ([`crate::tabs`]).
+//! - Each transaction is a step of its own, in the order in which the tab asks for it, and its report comes in the same step. A
+//!   reported transaction is durable, as in the strict stores of sessions. If a tab crashes, the store has made none, some or all
+//!   of the transactions that it asked for, in their order.
+//! - A tab may crash between any two steps, and loses everything but the store. A tab that loses the session lives on until it
+//!   crashes, and doesn't know of its loss before the key tells it: the zombie.
+//! - The application makes requests in a tab after the tab took the session over and looked at what others left, as
+//!   `semel.session` does it.
+//! - Either all tabs know at once, by locks, which tabs live, or none does. In the second case several may have the same request
+//!   in hand, and the only promises are that nothing happens twice and that every answer is true.
 
 use crate::frames::Frame;
 use crate::holder::{Attempt, Holder, Report, Told};
@@ -28,12 +31,12 @@ use stateright::{Model, Property};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Holders {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: HolderScope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
@@ -44,27 +47,27 @@ pub enum Step {
     Opens(usize),
     /// A tab crashes.
     Crashes(usize),
-    /// A tab looks at what is stored, and at who lives.
+    /// A tab looks at the stored rows, and at which tabs live.
     Looks(usize),
-    /// The application wants something of a tab.
+    /// The application makes a request in a tab.
     Calls(usize, &'static str),
     /// The application gives a request up.
     GivesUp(usize, String),
     /// The store makes the oldest transaction that a tab has asked for.
     Stores(usize, Arc<str>),
-    /// The store fails to.
+    /// The store fails to make it.
     StoreFails(usize, Arc<str>),
     /// A tab is woken.
     Wakes(usize),
-    /// A message arrives, and nobody hears of it.
+    /// A message arrives, and its answer is lost.
     Arrives(Arc<Frame>),
-    /// What a tab has under way arrives, and so does its answer.
+    /// A frame that a tab has under way arrives, and so does its answer.
     Answers(usize, Arc<Frame>),
-    /// A tab gets no answer.
+    /// A tab gets no answer to a frame.
     Loses(usize, Arc<Frame>),
-    /// The key's process ends and begins anew.
+    /// The key's process ends and starts again.
     KeyCrashes,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
 }
 
@@ -127,7 +130,7 @@ impl Holders {
         self.tell(state, at, Told::Changed(ticket, Report::of(&changed)));
     }
 
-    /// Tells a tab's machine something, and does what it asks for, but of the store.
+    /// Tells a tab's machine something, and does what it asks for, except for its transactions.
     fn tell(&self, state: &mut State, at: usize, told: Told) {
         let Some(mut holder) = state.holders[at].take() else { return };
         let mut machine = holder.machine();
@@ -142,7 +145,7 @@ impl Holders {
         state.holders[at] = Some(holder);
     }
 
-    /// Does what a machine asks for: what it is told of that at once.
+    /// Does what a machine asks for. Returns what the machine is told about it at once.
     fn act(
         &self,
         state: &mut State,
@@ -151,7 +154,7 @@ impl Holders {
         id: impl Fn(Ticket) -> String,
     ) -> Option<Told> {
         match action {
-            // The store's steps are of their own.
+            // Each transaction is a step of its own.
             Action::Change { .. } => None,
             Action::Transmit(made) => {
                 let frame = Frame::new(&made);
@@ -182,7 +185,7 @@ impl Holders {
                 holder.is_over = true;
                 None
             }
-            // It waits for the application, which is never told of anything here that it could mend.
+            // The request waits for the application, which never repairs anything in this model.
             Action::Pause { .. } => None,
         }
     }
@@ -200,7 +203,7 @@ impl Holders {
     }
 
     fn step(&self, state: &mut State, step: Step) {
-        // What comes about sometimes does so in a step.
+        // Only what happens in this step is noted.
         state.oracle.seen.clear();
         match step {
             Step::Opens(at) => self.opens(state, at),
@@ -267,7 +270,7 @@ impl Model for Holders {
     type State = State;
     type Action = Step;
 
-    /// The first tab holds the session, and was asked for all that it is to be asked for at once.
+    /// The first tab holds the session, and the requests that come at once are made in it.
     fn init_states(&self) -> Vec<State> {
         let mut state = State {
             instant: 0,
@@ -288,7 +291,7 @@ impl Model for Holders {
             for letter in &self.scope.before {
                 state.server.arrive(&letter.request, 0);
             }
-            // What came before is not judged.
+            // The effects of `before` are not judged.
             state.server.tables.effects.clear();
             self.opens(&mut state, 0);
             let frame = state.frames.first().cloned().expect("a take-over");

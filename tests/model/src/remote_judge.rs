@@ -1,6 +1,6 @@
-//! The judge of one id whose requests are executed elsewhere: it sees what is done there, and what is answered here.
+//! The judge of one id whose requests are executed elsewhere: it watches the effects there, and the answers here.
 //!
-//! Invariant: what an administrator says of it stands, whatever is so; nothing else excuses a wrong answer.
+//! Invariant: an administrator's word on the id stands, even if it is wrong; nothing else excuses a wrong answer.
 
 use crate::elsewhere::number_in;
 use crate::oracle::{Aim, Asked, Claim, Oracle};
@@ -9,30 +9,30 @@ use semel_core::problem::{Executed, Retry};
 use semel_core::server::Answer;
 use std::collections::BTreeSet;
 
-/// What an administrator says.
+/// An administrator's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Word {
-    /// It ran, and this was its outcome: [`BY_HAND`].
+    /// The request ran, and its outcome was [`BY_HAND`].
     Ran,
-    /// It did not run.
+    /// The request did not run.
     DidNotRun,
 }
 
 /// The outcome that an administrator gives.
 pub const BY_HAND: &str = "by hand";
 
-/// What the judge remembers.
+/// The judge's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RemoteJudge {
-    /// What did not hold, and what came about.
+    /// The properties that were broken, and what has happened.
     pub oracle: Oracle,
-    /// What somebody was told as the outcome.
+    /// The outcome that somebody was told.
     told: Option<(u16, Vec<u8>)>,
-    /// Whether somebody was told that it never ran and never will.
+    /// Whether somebody was told that the request never ran and never will.
     is_denied: bool,
     /// Whether somebody was told that nobody will find out.
     is_given_up: bool,
-    /// The requests of attempts that were told that they had no effect.
+    /// The requests that were sent for attempts whose answer said that they had no effect.
     denied: BTreeSet<u8>,
     word: Option<Word>,
 }
@@ -44,7 +44,7 @@ impl RemoteJudge {
         }
     }
 
-    /// There was an effect, after so many others.
+    /// There was an effect, after `earlier` others.
     pub fn watch_effect(&mut self, number: u8, earlier: usize) {
         self.breaks(Never::Twice, earlier > 0);
         let is_excused = self.word == Some(Word::DidNotRun);
@@ -54,7 +54,7 @@ impl RemoteJudge {
         self.breaks(Never::Different, is_other && self.word.is_none());
     }
 
-    /// An attempt was answered. `sent`: the last request that left for it. `effects`: the requests that had their effects.
+    /// An attempt was answered. `sent`: the last request that left for it. `effects`: the requests that had effects.
     pub fn watch(&mut self, asked: &Asked, answer: &Answer, sent: Option<u8>, effects: &[u8]) {
         let status = answer.headers.get("semel-status").unwrap_or_default();
         let has_outcome = matches!(status, "executed" | "replayed");
@@ -66,7 +66,7 @@ impl RemoteJudge {
                 return;
             }
             Aim::Execute | Aim::LookUp if has_outcome => self.watch_outcome(answer, effects),
-            // Nothing is known of it any more.
+            // The deleted key no longer knows the id.
             Aim::DeleteKey if status == "executed" => self.is_given_up = false,
             Aim::Cancel if has_outcome && answer.body == br#"{"state":"cancelled"}"# => self.deny(effects),
             _ => {}
@@ -81,7 +81,7 @@ impl RemoteJudge {
             "outcome-expired" | "acknowledged" => Some(Sometimes::Tombstone),
             _ => None,
         });
-        // What is said of a resolution or a cancellation is said of that, not of the id.
+        // A problem that answers a resolution or a cancellation speaks of that command, not of the id.
         let claim = Claim::of(answer).filter(|_| matches!(asked.aim, Aim::Execute | Aim::LookUp));
         let Some(Claim { executed: Executed::No, retry }) = claim else { return };
         if retry == Retry::Never {
@@ -98,7 +98,7 @@ impl RemoteJudge {
         self.breaks(Never::NoForGood, !effects.is_empty() && self.word != Some(Word::DidNotRun));
     }
 
-    /// Somebody was told an outcome: it is the other side's first, or what an administrator gave.
+    /// Somebody was told an outcome. It must be that of the first effect, or the one that an administrator gave.
     fn watch_outcome(&mut self, answer: &Answer, effects: &[u8]) {
         let told = (answer.status, answer.body.clone());
         let is_so = match self.word {

@@ -1,7 +1,8 @@
-//! What is explored of requests that are executed elsewhere: one scope a policy.
+//! The scopes of requests that are executed elsewhere: one scope for each policy, and one for deletions.
 //!
-//! Invariant: the other side is what the policy says that it is. A request is under way no longer than a probe waits before it proves
-//! something, and an id is known for as long as it is sent again and may be under way after that.
+//! Invariant: the service behaves as the policy assumes. A request is not under way for longer than a probe waits before its
+//! result proves something. An id is remembered for as long as it may be sent again, and then for as long as that request may be
+//! under way.
 
 use crate::letters::Letter;
 use crate::oracle::{ADMINISTRATOR, Aim};
@@ -16,12 +17,12 @@ const RETENTION_S: i64 = 1_000;
 const DEDUP_S: i64 = 60;
 const SETTLE_S: i64 = 30;
 
-/// All of them.
+/// All scopes of remotes.
 pub fn all() -> Vec<RemoteScope> {
     vec![report(), resend(), probe(), deleted()]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<RemoteScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
@@ -31,7 +32,7 @@ fn change(name: &'static str) -> Letter {
 }
 
 impl Letter {
-    /// A letter by which an administrator settles an id that is in doubt.
+    /// A letter by which an administrator resolves an id that is in doubt.
     pub fn resolve(name: &'static str, id: &str, word: Word) -> Self {
         let body = match word {
             Word::Ran => format!("{{\"executed\":\"yes\",\"outcome\":{{\"status\":200,\"body\":\"{BY_HAND}\"}}}}"),
@@ -42,7 +43,7 @@ impl Letter {
         letter.with("idempotency-key", name.replace(' ', "-"))
     }
 
-    /// Its deadline.
+    /// The deadline of the letter.
     pub(crate) fn deadline_s(&self) -> Option<i64> {
         let deadline_ms = self.request.headers.get("semel-deadline")?.parse::<i64>().ok()?;
         Some(deadline_ms / 1000)
@@ -70,7 +71,8 @@ fn scope(name: &'static str, policy: Policy, letters: impl IntoIterator<Item = L
     }
 }
 
-/// An other side of which nothing is known: what is in doubt stays so, past all retention, until an administrator settles it.
+/// A service of which nothing is known: a request that is in doubt stays in doubt, past any retention, until an administrator
+/// resolves it.
 fn report() -> RemoteScope {
     let letters = [change("ann's a"), Letter::look_up("ann's look-up of a", "ann", "a")];
     RemoteScope {
@@ -87,7 +89,7 @@ fn report() -> RemoteScope {
     }
 }
 
-/// An other side that knows ids, and forgets them.
+/// A service that knows ids, and forgets them.
 fn resend() -> RemoteScope {
     let letters = [change("ann's a"), change("ann's a with an early deadline").by(10)];
     RemoteScope {
@@ -106,7 +108,7 @@ fn resend() -> RemoteScope {
     }
 }
 
-/// An other side that can be asked for what was made, and knows no ids.
+/// A service that can be asked for what a request made, and knows no ids.
 fn probe() -> RemoteScope {
     let letters = [change("ann's a"), change("ann's a with an early deadline").by(10)];
     RemoteScope {
@@ -123,7 +125,7 @@ fn probe() -> RemoteScope {
     }
 }
 
-/// What is cancelled, acknowledged and deleted, before, after and while it is under way.
+/// Requests that are cancelled, acknowledged and deleted before, while and after they are under way.
 fn deleted() -> RemoteScope {
     let letters = [
         change("ann's a").first_sent(0).by(100),

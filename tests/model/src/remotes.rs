@@ -1,13 +1,14 @@
 //! The model of a key whose requests are executed elsewhere: attempts of one id, again and again, an object that may end between
-//! any two steps, and a side beyond a network that delays, loses and fails.
+//! any two steps, and a service behind a network that delays, loses and fails.
 //!
-//! What stands for what:
-//! - What is committed, what is sent, what is answered and what is recorded of it are steps of their own, and the process may end
-//!   before each of them.
-//! - A request that never arrives was lost. One that is given up may arrive yet, until [`RemoteScope::transit_s`] is over.
-//! - The host has one request of the key under way; duplicates wait, which is as if they came later. What an administrator or a
-//!   client asks the key itself for does not wait.
-//! - What was recorded is sent in the same instant or never: that is the host's part.
+//! How it models them:
+//! - Committing the start, sending, answering, and recording the answer are separate steps, and the process may end before each
+//!   of them.
+//! - A request that never arrives was lost. A request whose answer the object no longer waits for may still arrive, until
+//!   [`RemoteScope::transit_s`] is over.
+//! - The host has one request of the key under way. Duplicates wait, which is the same as arriving later. What an administrator
+//!   or a client asks the key itself does not wait.
+//! - A request whose start was recorded leaves in the same instant or never: that is up to the host.
 
 use crate::database::Database;
 use crate::elsewhere::{Elsewhere, Forwarder, There};
@@ -24,50 +25,50 @@ use semel_core::server::handler::Policy;
 use semel_core::server::{Config, Engine, engine::Arrival};
 use stateright::{Model, Property};
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct RemoteScope {
     /// Its name.
     pub name: &'static str,
-    /// What becomes of what is in doubt.
+    /// The policy for requests that are in doubt.
     pub policy: Policy,
-    /// What may arrive. All of it is about one id.
+    /// The letters that may arrive. All are about one id.
     pub letters: Vec<Letter>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
     /// How long a request may be under way, in s.
     pub transit_s: i64,
-    /// For how long the other side knows an id, in s, if it does.
+    /// How long the service remembers an id, in s; `None` if it knows no ids.
     pub knows_s: Option<i64>,
-    /// How often the id is dispatched at most.
+    /// The most times that the id is dispatched.
     pub dispatches_max: u8,
     /// The settings of the server.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
-/// A scope, with a rule switched off or none.
+/// A scope, and a rule that is switched off, if any.
 #[derive(Debug, Clone)]
 pub struct Remotes {
-    /// What is explored.
+    /// What the checker explores.
     pub scope: RemoteScope,
-    /// The rule that does not hold.
+    /// The rule that is switched off.
     pub without: Option<Rule>,
 }
 
 /// How far a call has come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
-    /// What was to be committed before is.
+    /// What must be committed before the call is committed.
     Ready,
-    /// It has left.
+    /// The call has left.
     Sent,
-    /// It is answered there.
+    /// The service has answered.
     Answered(u16, Vec<u8>),
 }
 
-/// An attempt that waits for what came of its call.
+/// An attempt that waits for the result of its call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct UnderWay {
     letter: usize,
@@ -82,7 +83,7 @@ pub struct State {
     engine: Engine<Forwarder>,
     tables: Tables,
     waits: Option<UnderWay>,
-    /// How often the id was to be dispatched: the number of the last request.
+    /// How often the id was to be dispatched. This is also the number of the last request.
     dispatches: u8,
     elsewhere: Elsewhere,
     judge: RemoteJudge,
@@ -99,21 +100,21 @@ impl Watched for State {
 pub enum Step {
     /// A letter arrives.
     Arrives(usize),
-    /// What is to be sent leaves.
+    /// The call leaves.
     Leaves,
-    /// It surely did not leave.
+    /// The service can't be reached, so the call certainly did not leave.
     IsUnreachable,
-    /// A request arrives at the other side.
+    /// A request arrives at the service.
     Reaches(u8, There),
-    /// The other side is asked whether it has what was to be made.
+    /// A probe arrives at the service.
     IsProbed(There),
     /// The answer comes back.
     ComesBack,
-    /// The object waits no longer for the answer.
+    /// The object no longer waits for the answer.
     GivesUp,
-    /// The object ends, and begins anew.
+    /// The object ends, and starts again.
     Crashes,
-    /// Time passes, until this instant, in s.
+    /// Time passes until this instant, in s.
     Passes(i64),
 }
 
@@ -122,7 +123,8 @@ impl Remotes {
         self.scope.instants_s[state.instant]
     }
 
-    /// Asks the engine about a letter; what it has to send then waits, and an answer is judged.
+    /// Hands a letter to the engine, or the result of its call. If the engine has something to send, the attempt waits; otherwise
+    /// its answer is judged.
     fn asks(&self, state: &mut State, letter: usize, settles: Option<(Call, Ended)>) {
         let now_s = self.now_s(state);
         let (wall_ms, Letter { request, asked, .. }) = (now_s * 1000, &self.scope.letters[letter]);

@@ -1,43 +1,43 @@
-//! What the judge knows of the session: who holds it, and which numbers were taken. From effects and answers alone.
+//! What the judge knows of the session: who holds it, and which seqs were taken. It knows this from effects and answers alone.
 //!
-//! Invariant: it counts a take-over from the moment at which its answer is given. What takes a place after that under an older
-//! epoch is wrong, whoever is right about the order before.
+//! Invariant: a take-over counts from the moment its answer is given. A place that is taken after that under an older epoch is
+//! wrong.
 
 use crate::oracle::{Aim, Asked};
 use crate::properties::Never;
 use crate::tables::Effect;
 use semel_core::server::Answer;
 
-/// The session that is judged; takings-over of others only give epochs.
+/// The session that is judged. Take-overs of other sessions only give epochs.
 pub const SESSION: &str = "s";
 
-/// What an attempt of a session says.
+/// The place of an attempt, and what it acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Numbers {
     /// The epoch.
     pub epoch: i64,
-    /// The number.
+    /// The seq.
     pub seq: i64,
-    /// Up to which number it acknowledges.
+    /// The seq up to which it acknowledges.
     pub ack: i64,
 }
 
 impl Numbers {
-    /// What the place is called, as the handler does it.
+    /// The name of the place, as the handler writes it.
     pub fn id(&self) -> String {
         format!("{SESSION};epoch={};seq={}", self.epoch, self.seq)
     }
 }
 
-/// What is known of the session.
+/// What the judge knows of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SessionJudge {
     held: i64,
     /// The highest epoch that anybody was given.
     highest: i64,
-    /// The places that were taken, in the order of their numbers.
+    /// The places that were taken, in the order of their seqs.
     taken: Vec<String>,
-    /// Whether the session may have gone with what was forgotten or deleted.
+    /// Whether the session may be gone, because something was forgotten or deleted.
     may_be_gone: bool,
 }
 
@@ -60,7 +60,7 @@ impl SessionJudge {
         self.taken.iter().take(count).cloned().collect()
     }
 
-    /// An attempt was answered, with these effects.
+    /// An attempt was answered, with these effects. Returns the properties that it breaks.
     pub fn watch(&mut self, asked: &Asked, effects: &[Effect], answer: &Answer) -> Vec<Never> {
         let mut broken = Vec::new();
         let status = answer.headers.get("semel-status").unwrap_or_default();

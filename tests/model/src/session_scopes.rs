@@ -1,6 +1,6 @@
-//! What is explored of sessions: two holders of one session, of whom the older does not know that it is one, and what ends a session.
+//! The scopes of sessions: two holders of one session, the older of which doesn't know that it lost it, and what ends a session.
 //!
-//! Invariant: the epochs that letters name are those that the takings-over of the scope give.
+//! Invariant: the letters name only epochs that the take-overs of the scope give.
 
 use crate::ledger::Mood;
 use crate::letters::{Letter, Scope};
@@ -26,7 +26,7 @@ fn scope(name: &'static str, letters: Vec<Letter>, sometimes: &'static [Sometime
     }
 }
 
-/// All of them.
+/// All scopes of sessions.
 pub fn all() -> Vec<Scope> {
     vec![sessions(), owner(), idle(), deleted(), crashes(), many_epochs(), full()]
 }
@@ -39,7 +39,7 @@ fn place(name: &'static str, epoch: i64, seq: i64, ack: i64) -> Letter {
     Letter::place(name, "ann", (epoch, seq, ack), "1")
 }
 
-/// A holder, its successor, and a take-over that is under way for long. Whatever arrives again, late, or in another order.
+/// A holder, its successor, and a take-over that is under way for long. Any letter may arrive again, late, or in another order.
 fn sessions() -> Scope {
     let letters = vec![
         takes_over("first", Some(0)),
@@ -63,7 +63,7 @@ fn sessions() -> Scope {
     scope("sessions", letters, sometimes)
 }
 
-/// Somebody else, another payload, and numbers that are closed.
+/// Another principal, another payload, and places that are closed.
 fn owner() -> Scope {
     let letters = vec![
         takes_over("first", None),
@@ -87,7 +87,7 @@ fn owner() -> Scope {
     scope("session owner", letters, sometimes)
 }
 
-/// What leaves a stub of a session, or forgets it: time, and an administrator.
+/// A session that becomes a stub, or is forgotten: by time, and by an administrator.
 fn idle() -> Scope {
     let letters = vec![
         takes_over("first", None),
@@ -101,7 +101,7 @@ fn idle() -> Scope {
     Scope { instants_s: &[0, RETENTION_S + 5], forgets_before_s: Some(500), ..scope }
 }
 
-/// An administrator who deletes all of the key.
+/// An administrator who deletes the key.
 fn deleted() -> Scope {
     let letters = vec![
         takes_over("first", None),
@@ -114,7 +114,7 @@ fn deleted() -> Scope {
     scope("deleted session", letters, sometimes)
 }
 
-/// A handler that crashes or ends the process at a place, and what that says of the next.
+/// A handler that crashes or ends the process at a place, and what this means for the next place.
 fn crashes() -> Scope {
     const MOODS: &[Mood] = &[Mood::Works, Mood::Crashes, Mood::Ends];
     let letters = vec![
@@ -126,7 +126,7 @@ fn crashes() -> Scope {
     Scope { instants_s: &[0, 10], counts_starts: true, ..scope("sessions crash", letters, sometimes) }
 }
 
-/// A session that had so many holders that the next one has the first forgotten.
+/// A session with so many holders that the next take-over forgets the first epoch.
 fn many_epochs() -> Scope {
     let own = |epoch: i64| format!("take-over-{epoch}");
     let first = Letter::take_over("a take-over", "ann", &own(1), None);
@@ -144,7 +144,7 @@ fn many_epochs() -> Scope {
     Scope { before, ..scope("many epochs", letters, sometimes) }
 }
 
-/// A session that keeps as many outcomes as it may, at a key that has as many sessions as it may.
+/// A session that keeps the most outcomes that it may, at a key that has the most sessions that it may.
 fn full() -> Scope {
     let letters = vec![
         place("1/65", 1, 65, 0),

@@ -1,6 +1,6 @@
 //! The tables of sessions in memory, beside those of [`crate::tables`].
 //!
-//! Invariant: a statement that is not known here is an error with its text, never a guess.
+//! Invariant: an unknown statement is an error with its text, and is never guessed.
 
 use crate::tables::{Stored, integer, text};
 use crate::values;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 pub struct SessionTables {
     /// By number: the name, and the other columns in the order of the table.
     sessions: BTreeMap<i64, (String, Stored)>,
-    /// By session and number: the other columns in the order of the table.
+    /// By session and seq: the other columns in the order of the table.
     places: BTreeMap<(i64, i64), Stored>,
 }
 
-/// The columns of a session behind its name.
+/// The columns of a session after its name.
 mod column {
     pub const EPOCHS: usize = 1;
     pub const CLOSED_SEQ: usize = 2;
@@ -27,7 +27,7 @@ mod column {
     pub const AT_MS: usize = 6;
 }
 
-/// The columns of a place behind its number.
+/// The columns of a place after its seq.
 mod place {
     pub const ALL: &str = "session, seq, epoch, at_ms, state, fingerprint, status, headers, body";
     pub const AT_MS: usize = 1;

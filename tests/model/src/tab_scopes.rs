@@ -1,12 +1,12 @@
-//! What is explored of the tabs: small worlds, each around one way in which a client may go wrong.
+//! The scopes of the tabs: small worlds, each around one way in which a client may go wrong.
 //!
-//! Invariant: a scope is bounded by how many messages its tabs send, and how often each is opened; not by what arrives.
+//! Invariant: what bounds a scope is how many messages its tabs send, and how often each tab is opened; not what arrives.
 
 use crate::properties::Sometimes;
 use crate::tab::Wish;
 use semel_core::server::Config;
 
-/// What is explored.
+/// What the checker explores.
 #[derive(Debug, Clone)]
 pub struct TabScope {
     /// Its name.
@@ -15,32 +15,32 @@ pub struct TabScope {
     pub tabs: usize,
     /// How often each may be opened.
     pub opens_max: &'static [u8],
-    /// What the first tab wanted before: it is answered.
+    /// The requests that the first tab made before; they are answered.
     pub before: Vec<Wish>,
-    /// What it wants.
+    /// The requests that the first tab makes.
     pub wishes: Vec<Wish>,
-    /// The wall clock, in s.
+    /// The instants of the wall clock, in s.
     pub instants_s: &'static [i64],
     /// How many messages may leave.
     pub messages_max: u8,
-    /// Whether others answer, or are logged in.
+    /// Whether proxies answer, and another principal may be logged in.
     pub has_proxies: bool,
-    /// Whether the application gives up, once.
+    /// Whether the application gives up a request, once.
     pub gives_up: bool,
-    /// When callers are told that they need not wait.
+    /// When callers are told to wait no longer.
     pub give_up_after_ms: Option<i64>,
     /// The settings of the servers.
     pub config: Config,
-    /// What must come about.
+    /// What must happen in some state.
     pub sometimes: &'static [Sometimes],
 }
 
 const A: Wish = Wish { id: "a", method: "POST", path: "/k", key: "k", is_ordered: false };
 const B: Wish = Wish { id: "b", method: "POST", path: "/k", key: "k", is_ordered: false };
-/// The first of two in order: by its id it would be the second.
+/// The first of two requests in order. By its id it would be the second.
 const FIRST: Wish = Wish { id: "b", is_ordered: true, ..A };
 const SECOND: Wish = Wish { id: "a", is_ordered: true, ..A };
-/// At the same path as the others, but of another key.
+/// A request at the same path as the others, but of another key.
 const ELSEWHERE: Wish = Wish { id: "e", method: "PUT", path: "/k", key: "elsewhere", is_ordered: false };
 
 impl TabScope {
@@ -51,7 +51,7 @@ impl TabScope {
         before.iter().filter(|wish| wish.is_ordered && wish.key == own.key).map(|wish| wish.id).collect()
     }
 
-    /// Whether a request is one of those that go in order.
+    /// Whether a request is made in order.
     pub fn is_ordered(&self, id: &str) -> bool {
         self.wishes.iter().any(|wish| wish.id == id && wish.is_ordered)
     }
@@ -62,12 +62,12 @@ impl TabScope {
     }
 }
 
-/// All of them.
+/// All scopes of tabs.
 pub fn all() -> Vec<TabScope> {
     vec![tabs(), reload(), between(), rides(), gives_up(), in_order()]
 }
 
-/// The scope of a name.
+/// The scope with this name.
 pub fn named(name: &str) -> Option<TabScope> {
     all().into_iter().find(|scope| scope.name == name)
 }
@@ -79,8 +79,8 @@ fn one() -> TabScope {
         opens_max: &[2],
         before: Vec::new(),
         wishes: vec![A],
-        // At the last, a tombstone has lapsed that knows the first attempt's deadline only, and what was sent at the second may
-        // still be executed.
+        // At the last instant, a tombstone has lapsed that knows only the first attempt's deadline, and an attempt that was sent
+        // at the second instant may still be executed.
         instants_s: &[0, 90, 170],
         messages_max: 3,
         has_proxies: false,
@@ -109,7 +109,7 @@ fn reload() -> TabScope {
     TabScope { name: "reload", opens_max: &[2, 1], messages_max: 3, ..tabs() }
 }
 
-/// Who stands between: captive portals, gateways, somebody else's login.
+/// Somebody in between: captive portals, gateways, another principal's login.
 fn between() -> TabScope {
     TabScope {
         name: "between",
@@ -119,7 +119,7 @@ fn between() -> TabScope {
     }
 }
 
-/// Two requests at one key: the acknowledgement of the one rides on an attempt of the other.
+/// Two requests at one key: the acknowledgement of one rides on an attempt of the other.
 fn rides() -> TabScope {
     TabScope {
         name: "rides",
@@ -152,8 +152,8 @@ fn gives_up() -> TabScope {
     }
 }
 
-/// Two requests at one key, one after the other, in a tab that may be reloaded or crash while another may open and take them
-/// over; the application may give one up.
+/// Two requests in order at one key. Their tab may be reloaded or crash while another tab opens and takes them over. The
+/// application may give up one of them.
 fn in_order() -> TabScope {
     TabScope {
         name: "in order",

@@ -1,4 +1,5 @@
-//! A model is worth what it finds: for each rule that is switched off, and each flaw of the host, the property that must be broken.
+//! A model is worth what it finds. For each rule that is switched off, and for each flaw of the host, the named property must be
+//! broken.
 //!
 //! `cargo test -p semel-model -- --nocapture` shows the traces.
 
@@ -68,7 +69,8 @@ fn each_flaw_of_a_host_that_commits_together_yields_a_counter_example() {
     }
 }
 
-/// No rule is known that keeps a session from going on, so here it is the key: somebody else's session may take the only room that there is.
+/// No known rule keeps a session from going on, so here the key itself does: another session may take the only room that there
+/// is.
 #[test]
 fn a_session_that_nobody_can_go_on_with_is_found() {
     let full = scopes::named("full session").expect("a scope of that name");

@@ -1,4 +1,5 @@
-//! Every scope: nothing comes about that never must, all does that sometimes must, and the scope is as large as it was.
+//! Explores every scope: no property is broken, everything that must happen sometimes does, and the scope has the expected number
+//! of states.
 
 use semel_model::batch_scopes;
 use semel_model::batches::Batches;
@@ -18,8 +19,8 @@ use stateright::{Checker, Model};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// How many different states each scope has. A change of these numbers is a change of what is explored: where it is meant, put
-/// in the numbers that the failing test tells, and say in the commit why they changed.
+/// How many different states each scope has. If these numbers change, what is explored has changed. If that is intended, copy the
+/// numbers from the failing test, and say in the commit why they changed.
 const STATES: &[(&str, usize)] = &[
     ("fence", 2_845),
     ("careless", 6_536),
@@ -84,7 +85,7 @@ where
     M::State: Hash + Clone + Debug + PartialEq + Send + Sync,
     M::Action: Debug + Clone + PartialEq,
 {
-    // The scope of the tabs is by far the largest: it uses what the others leave.
+    // With two threads, the largest scope uses the core that the others leave idle.
     let checker = model.checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
     let states = checker.unique_state_count();
