@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import { Identity, isDead, readIdentity } from "../../sdk/npm/file/life.js";
 import { child, failure, faultyFs, folderOf, logIn, look, put, storeIn, textsIn, told } from "./file-support.mjs";
-import { rejection, until } from "./stub.mjs";
+import { clock, rejection, until } from "./stub.mjs";
 
 const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
 
@@ -452,4 +452,24 @@ test("a store of another realm of this thread lives while it listens", async (t)
   identity.end();
   await until(() => !existsSync(join(folder, `socket.${identity.instance}`)), "it listens no more");
   assert.equal(await isDead(read, folder), true);
+});
+
+test("a process that was stopped while it looked for the lock looks once more before it says that the folder is busy", async (t) => {
+  const folder = folderOf(t);
+  const held = await holder(t, folder);
+  const disk = faultyFs({});
+  const later = clock(t);
+  const store = storeIn(t, folder, { fs: disk.fs, busyMs: 60_000 });
+  disk.faults.readFile = async ({ args, real }) => {
+    if (!basename(args[0]).startsWith("lock.")) return undefined;
+    disk.faults.readFile = undefined;
+    const text = await real();
+    // By the time that it goes on, the holder has let go.
+    await held.go();
+    await until(() => locks(folder).length === 1, "only the base is left");
+    later(60_000);
+    return text;
+  };
+  await put(store, "a", "1");
+  assert.deepEqual(await look(folder), { "by-the-holder": "1", a: "1" });
 });

@@ -71,9 +71,11 @@ export class Lock {
     let isWaiting = false;
     try {
       for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, POLL_MS_MAX)) {
+        // Asked before it looks: a process that is stopped in between knows nothing of a holder that has let go meanwhile.
+        const isLate = performance.now() >= untilMs;
         const tried = await this.#try();
         if (this.isHeld) return tried;
-        if (performance.now() >= untilMs) throw busy(tried.holder);
+        if (isLate) throw busy(tried.holder);
         if (!isWaiting) isWaiting = await this.#want();
         await pause(pauseMs * (0.5 + Math.random()));
       }
