@@ -1,9 +1,11 @@
-//! An administrator who acts at random: forgets, deletes records and keys, cancels; and a stranger who tries the same.
+//! An administrator who acts at random: forgets, deletes records and keys, cancels. Sometimes somebody without the
+//! right tries the same.
 //!
 //! Invariants:
-//! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
-//! - Who gets no answer sends the same request again, a few times.
-//! - It acknowledges what it has done with the next request, so that it takes no place of others for long.
+//! - The decisions come from another stream of random numbers, so a run without them is as if this module did not
+//!   exist.
+//! - A request without an answer is sent again, a few times.
+//! - Each request acknowledges the one before, so that none takes a place of others for long.
 
 use crate::curl;
 use crate::letter::{Letter, Message, Sender};
@@ -13,9 +15,9 @@ use semel_core::header::quoted;
 use semel_core::id::Principal;
 use semel_support::START_S;
 
-/// Who has no administration token.
+/// A principal without an administration token.
 pub const PRETENDER: &str = "pretender";
-/// So often a request is sent that gets no answer.
+/// How often a request without an answer is sent at most.
 const ATTEMPTS_MAX: u32 = 4;
 
 impl Sim {
@@ -26,7 +28,7 @@ impl Sim {
         }
     }
 
-    /// Does one thing at some key.
+    /// Makes one request at some key.
     pub fn administer(&mut self, n: usize) -> Result<(), Violation> {
         let account = self.administering.usize(0..self.plan.keys);
         let key = format!("keys/{account}");
@@ -64,7 +66,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The registry has a key forget, up to an instant that is not ahead of its clock.
+    /// Lets the registry have a key forget, up to an instant that is not ahead of the key's clock.
     fn forget(&mut self, key: &str) -> Result<(), Violation> {
         let now_s = self.server.clock_ms(key, self.now_ms).div_euclid(1000);
         let before_s = now_s - self.administering.i64(0..=(now_s - START_S).clamp(0, 10));
@@ -72,7 +74,7 @@ impl Sim {
         self.note(|| format!("{key} forgets what was first sent before {before_s}"));
         self.tell(released)?;
         if let Some(seen) = self.server.seen(key) {
-            // A key that has nothing has nothing to forget.
+            // A key without anything has nothing to forget.
             if seen.rows.is_empty() && seen.fence_s == 0 {
                 return Ok(());
             }

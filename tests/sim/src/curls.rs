@@ -1,6 +1,7 @@
-//! What is done by hand: requests of clients that are not the SDK, of strangers, of readers, and what nobody should send.
+//! What is sent by hand: requests of clients other than the SDK, of strangers and readers, and malformed ones.
 //!
-//! Invariant: a stranger asks only for ids that are there, and at once: an id that nobody has used is whose it is first.
+//! Invariant: a stranger asks only about ids that exist, and at once. An id that nobody has used belongs to whoever
+//! uses it first.
 
 use crate::curl::{self, Acknowledges, Curl, Errand};
 use crate::letter::{Letter, Message, Sender};
@@ -11,16 +12,16 @@ use semel_core::header::quoted;
 use semel_core::problem::Executed;
 use semel_support::Reply;
 
-/// The numbers of what is wanted by hand begin here.
+/// The numbers of requests made by hand begin here.
 const NUMBERS: usize = 1_000;
-/// Attempts of one request while there are faults.
+/// The most attempts of a request during the faults.
 const ATTEMPTS_MAX: u32 = 40;
-/// What may be sent besides, each at some time.
+/// What may be sent besides attempts, each at a random time.
 const ERRANDS: [Errand; 7] =
     [Errand::Again, Errand::Again, Errand::Again, Errand::OtherBody, Errand::LookUp, Errand::LookUp, Errand::Cancel];
 /// The numbers of reads begin here.
 const READS: usize = 2_000_000;
-/// Who has no business here.
+/// A principal who owns nothing here.
 const STRANGER: &str = "mallory";
 
 impl Sim {
@@ -36,7 +37,7 @@ impl Sim {
             self.oracle.wish(number, Wish { key, id, principal: principal.to_owned(), ..Wish::default() });
             self.push(at_ms, Event::Errand(n, Errand::Attempt));
             if self.rng.u32(0..100) < self.plan.give_up {
-                // Perhaps before it was ever sent.
+                // This may be before it was ever sent.
                 let later_ms = self.rng.i64(-self.plan.busy_ms..=self.plan.busy_ms);
                 self.push(at_ms + later_ms, Event::GiveUpCurl(n));
             }
@@ -49,7 +50,7 @@ impl Sim {
         }
     }
 
-    /// What has no answer yet is sent until it has.
+    /// Requests without an answer are sent until they have one.
     pub fn calm_curls(&mut self) {
         for n in 0..self.curls.len() {
             let now_ms = self.now_ms;
@@ -72,10 +73,10 @@ impl Sim {
         let is_wanted = match errand {
             Errand::Attempt => !is_done,
             Errand::Again => is_done && !is_acked,
-            // Before there is an outcome, the other body might be the one that runs.
+            // Before there is an outcome, the other body might be the one that is executed.
             Errand::OtherBody => (has_outcome || is_poisoned) && !is_acked && !is_cancelling,
             Errand::LookUp => true,
-            // An attempt like any other: none leaves after the acknowledgement.
+            // This is an attempt like any other: none leaves after the acknowledgement.
             Errand::Cancel => !is_acked,
             Errand::Acknowledge => has_outcome && !is_acked,
         };
@@ -118,7 +119,7 @@ impl Sim {
         }
     }
 
-    /// Whoever makes requests by hand crashes, and comes back with what they have noted.
+    /// Lets a client crash, which comes back with what it has noted.
     pub fn crash_curl(&mut self) {
         if self.curls.is_empty() {
             return;
@@ -150,7 +151,7 @@ impl Sim {
                 Got::Failure("cancelled".to_owned(), Executed::No)
             }
             "executed" | "replayed" => {
-                // It ran: now for its outcome.
+                // It ran. Now its outcome is asked for.
                 curl.is_cancelling = false;
                 return;
             }
@@ -163,7 +164,7 @@ impl Sim {
         curl.is_poisoned |= matches!(&got, Got::Failure(code, _) if code == "poisoned");
         curl.has_outcome |= matches!(got, Got::Outcome(..));
         curl.is_unbounded_answered |= is_unbounded && matches!(got, Got::Outcome(..));
-        // What is acknowledged already gets no answer that anybody waits for.
+        // After the acknowledgement, nobody waits for an answer.
         if curl.is_acked || curl.is_done {
             if let Got::Outcome(..) = got {
                 self.oracle.deliver(curl.number, got);
@@ -192,7 +193,8 @@ impl Sim {
         self.post(Letter { from: Sender::Reader(number), message });
     }
 
-    /// Somebody asks for an id that is another's: its outcome, what it asked for, that it be cancelled, that it be forgotten.
+    /// A stranger asks about another's id: for its outcome, by a request of its own, for its cancellation, or for its
+    /// acknowledgement.
     pub fn be_strange(&mut self) -> Result<(), Violation> {
         let account = self.rng.usize(0..self.plan.keys);
         let key = format!("keys/{account}");
@@ -217,7 +219,7 @@ impl Sim {
                 "POST",
                 format!("{control}/acks"),
                 None,
-                // Not before its first-sent, which would be passed over whoever says it.
+                // Not before the first-sent, or the acknowledgement would be ignored, whoever sends it.
                 format!(
                     "{{\"ids\":[{{\"id\":{},\"until\":{}}}]}}",
                     quoted(id),

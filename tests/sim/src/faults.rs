@@ -1,6 +1,7 @@
-//! What goes wrong at an instant, and how it all ends.
+//! Faults that happen at an instant, and how the faults end.
 //!
-//! Invariant: after [`Sim::calm`] nothing goes wrong any more, and no clock is behind where it, or another, has been.
+//! Invariant: after [`Sim::calm`] nothing goes wrong any more, and no clock is behind where it, or another clock, has
+//! been.
 
 use crate::oracle::Violation;
 use crate::sim::{Event, Happening, Sim};
@@ -19,7 +20,7 @@ impl Sim {
                 self.open_tab(browser, user);
             }
             Event::Freeze => {
-                // What happens in one that is frozen already waits until then.
+                // Events in a tab that is already frozen wait until then.
                 let until_ms = self.now_ms + self.rng.i64(0..=self.plan.freeze_ms_max);
                 self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.max(until_ms);
                 self.tabs[tab].sleeps_since_ms = self.rng.bool().then_some(self.now_ms);
@@ -65,7 +66,7 @@ impl Sim {
         self.server.calm();
         for tab in 0..self.tabs.len() {
             self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
-            // What was to wake it waits until it had thawed.
+            // The event that was to wake it waits until it had thawed.
             self.tabs[tab].wakes_ms = None;
         }
         for browser in 0..self.browsers.len() {
@@ -73,7 +74,7 @@ impl Sim {
             self.browsers[browser].cut = Cut::default();
             self.browsers[browser].offline_until_ms = 0;
             self.tell_of_network(browser);
-            // What a closed tab left where no other can tell is taken up by the next that opens.
+            // If nobody can tell who lives, the rows of closed tabs are taken over by the next tab that opens.
             for user in 0..crate::tab::USERS.len() {
                 self.open_tab(browser, user);
             }
@@ -87,7 +88,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The tabs of a browser are told whether there is a network.
+    /// Tells the tabs of a browser whether there is a network.
     pub fn tell_of_network(&mut self, browser: usize) {
         let tabs = (0..self.tabs.len()).filter(|&tab| self.tabs[tab].is_open && self.tabs[tab].browser == browser);
         for tab in tabs.collect::<Vec<_>>() {
@@ -95,7 +96,7 @@ impl Sim {
         }
     }
 
-    /// A browser or somebody by hand is cut off, or gets no answers.
+    /// Cuts off a browser or a client of requests made by hand, or only its answers.
     fn cut_off(&mut self) {
         let until_ms = self.now_ms + self.rng.i64(0..=self.plan.busy_ms);
         let cut = Cut { until_ms, is_of_answers: self.rng.bool() };
@@ -113,7 +114,7 @@ impl Sim {
         }
     }
 
-    /// A clock jumps while all goes on: that of a key, of the worker or of a tab.
+    /// Lets the clock of a key, of the worker or of a tab jump while everything goes on.
     fn jump(&mut self) {
         let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
         let way = if jump_ms < 0 { "back" } else { "forward" };

@@ -1,4 +1,4 @@
-//! What is on the wire, and what came of it.
+//! Messages on the wire, and what became of them.
 
 use crate::snapshot::{Effect, Snapshot};
 use semel_core::message::Headers;
@@ -22,7 +22,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// What a control request to a key asks for: `acks`, `cancel`, `outcomes/…`; `None` for a request of the application.
+    /// What a control request to a key asks for: `acks`, `cancel`, `outcomes/…`. `None` for a request of the
+    /// application.
     pub fn control(&self) -> Option<&str> {
         self.target.strip_prefix("/semel/v1/keys/")?.split_once('/').map(|(_, control)| control)
     }
@@ -32,7 +33,7 @@ impl Message {
         self.target.starts_with("/semel/v1/admin/")
     }
 
-    /// The id that an administrator asks about.
+    /// The id that an administrator's request is about.
     pub fn administered_id(&self) -> Option<String> {
         let json = || serde_json::from_slice::<serde_json::Value>(&self.body).unwrap_or_default();
         match self.target.strip_prefix("/semel/v1/admin/keys/")?.split_once('/')?.1 {
@@ -46,12 +47,12 @@ impl Message {
         matches!(self.method.as_str(), "POST" | "PUT") && !self.target.starts_with("/semel/")
     }
 
-    /// The request id that it carries.
+    /// The request id that the message carries.
     pub fn own_id(&self) -> Option<String> {
         self.headers.get("idempotency-key").map(|id| id.replace('"', ""))
     }
 
-    /// The id of which the answer speaks, and the first-sent of its request.
+    /// The id that the answer is about, and the first-sent of its request.
     pub fn target_id(&self) -> (Option<String>, Option<i64>) {
         let json = || serde_json::from_slice::<serde_json::Value>(&self.body).unwrap_or_default();
         match self.control() {
@@ -61,17 +62,17 @@ impl Message {
         }
     }
 
-    /// `Semel-First-Sent`.
+    /// The value of `Semel-First-Sent`.
     pub fn first_sent_s(&self) -> Option<i64> {
         self.headers.get("semel-first-sent")?.strip_prefix('@')?.parse().ok()
     }
 
-    /// `Semel-Deadline`.
+    /// The value of `Semel-Deadline`.
     pub fn deadline_ms(&self) -> Option<i64> {
         self.headers.get("semel-deadline")?.parse().ok()
     }
 
-    /// The ids that it acknowledges, each with its `until`.
+    /// The ids that the message acknowledges, each with its `until`.
     pub fn acks(&self) -> Vec<(String, Option<i64>)> {
         let mut all = Vec::new();
         for ack in self.headers.get("semel-ack").into_iter().flat_map(|acks| acks.split(", ")) {
@@ -94,71 +95,71 @@ impl Message {
     }
 }
 
-/// Who sent a message, and waits for the answer.
+/// The sender of a message, who waits for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The SDK in a tab.
     Tab {
         /// The tab.
         tab: usize,
-        /// Its name for the attempt.
+        /// The tab's number for the attempt.
         attempt: u64,
     },
     /// A request made by hand.
     Curl {
-        /// Which.
+        /// The number of the request.
         curl: usize,
-        /// How often whoever makes it had crashed before.
+        /// How often its client had crashed before.
         life: u32,
     },
-    /// A reader, and the number of the read.
+    /// A reader, with the number of the read.
     Reader(usize),
-    /// Nobody waits.
+    /// Somebody who does not wait.
     Nobody,
 }
 
-/// A message and its sender.
+/// A message with its sender.
 #[derive(Debug, Clone)]
 pub struct Letter {
-    /// Who sent it.
+    /// The sender.
     pub from: Sender,
-    /// What.
+    /// The message.
     pub message: Message,
 }
 
-/// A message that an object or the router has dealt with.
+/// A message that an object or the router has handled.
 #[derive(Debug, Clone)]
 pub struct Exchange {
     /// The message.
     pub letter: Letter,
-    /// The key; `None` where no object was asked.
+    /// The key; `None` if no object was asked.
     pub key: Option<String>,
-    /// The retention that it is set to, in s.
+    /// The retention of the key, in seconds.
     pub retention_s: i64,
-    /// Who was authenticated.
+    /// The authenticated principal.
     pub principal: String,
     /// The answer.
     pub reply: Reply,
-    /// Whether the object died of it.
+    /// Whether the object died of the message.
     pub has_crashed: bool,
     /// Whether the handler panicked.
     pub has_panicked: bool,
-    /// Whether the answer leaves.
+    /// Whether the answer is sent.
     pub is_answered: bool,
-    /// Whether it may have ended the object before, and its start could not be counted.
+    /// Whether it was a suspect whose start could not be counted.
     pub is_uncounted: bool,
-    /// What was stored before.
+    /// What was stored before the message.
     pub before: Rc<Snapshot>,
-    /// What was stored after.
+    /// What was stored after it.
     pub after: Rc<Snapshot>,
-    /// The effects that came.
+    /// The effects that it made.
     pub effects: Vec<Effect>,
     /// How often the handler began to make an effect.
     pub calls: u64,
 }
 
 impl Exchange {
-    /// The same without what had lapsed by then, though it was still where it was packed.
+    /// The same without packed tombstones that had lapsed by then.
     pub fn at(&self, now_ms: i64) -> Cow<'_, Self> {
         if !self.before.rows.values().any(|row| row.has_lapsed(now_ms)) {
             return Cow::Borrowed(self);
@@ -168,7 +169,7 @@ impl Exchange {
         Cow::Owned(Self { before: Rc::new(before), ..self.clone() })
     }
 
-    /// One line for who reads the run.
+    /// A line for the trace.
     pub fn line(&self) -> String {
         let Message { method, target, headers, body, .. } = &self.letter.message;
         let mut line = format!("{:?}: {method} {target}", self.letter.from);

@@ -1,35 +1,37 @@
-//! What a key says that is not so, in front of a service, of deposits, and of sessions and batches: each must be refused by who looks on.
+//! Lies: untrue answers of a key, in front of a service, for deposits, and for sessions and batches. The oracle must
+//! find each.
 //!
 //! Invariants:
-//! - A lie is told in each answer in which it can be, and in nothing but answers: what is done and stored is as it should be.
-//! - What is no answer to what the lie is about stays as it is.
+//! - A lie is told in each answer in which it can be told, and only in answers: everything that is done and stored is
+//!   right.
+//! - An answer that the lie is not about stays as it is.
 
 use crate::mutant::Mutant;
 use semel_support::Reply;
 
-/// What is said instead.
+/// What an answer says instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// Other words of the body, each where all are found.
+    /// Other words in the body, if it contains all of these.
     Words(&'static [(&'static str, &'static str)]),
-    /// The same, of nothing but what is replayed.
+    /// The same, in replays only.
     Again(&'static [(&'static str, &'static str)]),
-    /// Another code, whatever else there is to it.
+    /// Another code; the rest stays.
     Code(&'static str, &'static str),
-    /// Another status, for this one.
+    /// Another status instead of this one.
     Status(u16, u16),
-    /// Of what is refused with this code, or any: that it is done, with this code and body.
+    /// For a refusal with this code, or any code: that it is done, with this code and body.
     Done(&'static str, &'static str, &'static str),
-    /// Of what is done: nothing but that nobody knows, with this code.
+    /// For an answer that it is done: only that nobody knows, with this code.
     Nothing(&'static str),
 }
 
-/// One lie.
+/// A lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lie {
     /// Its name.
     pub name: &'static str,
-    /// What is asked for, or how that begins.
+    /// The beginning of the names of the requests that it is about.
     about: &'static str,
     told: Told,
 }
@@ -50,7 +52,7 @@ const MADE: Told = Told::Done("", "replayed", "made 0");
 const DONE: Told = Told::Done("", "executed", "made 0");
 const UNKNOWN: Told = Told::Nothing("outcome-unknown");
 
-/// All of them.
+/// All lies.
 pub const LIES: &[Lie] = &[
     lie("elsewhere-no", "Request", NO),
     lie("elsewhere-yes", "Request", YES),
@@ -112,7 +114,7 @@ pub const LIES: &[Lie] = &[
 ];
 
 impl Lie {
-    /// What is told, if it is another than that.
+    /// The lie about this answer; `None` if it is not about it.
     fn of(&self, about: &str, reply: &Reply) -> Option<Reply> {
         if !about.starts_with(self.about) {
             return None;
@@ -143,7 +145,7 @@ impl Lie {
     }
 }
 
-/// What the key says: what is so, or a lie.
+/// What the key says: the truth, or a lie.
 pub fn told(mutant: Option<Mutant>, about: &str, reply: Reply) -> Reply {
     match mutant {
         Some(Mutant::Lie(lie)) => lie.of(about, &reply).unwrap_or(reply),

@@ -1,9 +1,11 @@
-//! What must come about in some of the seeds, or they try too little.
+//! Marks: what must happen in some of the seeds, or the seeds try too little.
 
-/// Every arm of a decision (what is asked, on what state of the id, or of a place in a session, alone or of a batch: the answer), of an
-/// acknowledgement and of the fate of a record, every code that the server half can give, and what clients, clocks and wires go through.
+/// These are: every case of a decision (the request, the state of the id or of the place in a session, alone or in a
+/// batch, and the answer), of an acknowledgement, and of what becomes of a record; every code of the server half; and
+/// what happens to clients, clocks and wires.
 ///
-/// No cancellation is too late for its target alone: it carries one deadline, which is judged first of itself.
+/// There is no case of a cancellation that is too late only for its target: it carries one deadline, which is first
+/// judged for itself.
 pub const SOMETIMES: &[&str] = &[
     "ack on acknowledged",
     "ack on another's",

@@ -1,10 +1,10 @@
-//! The server: the real router, and an engine on SQLite for each key.
+//! The server: the real router, and for each key an engine on SQLite.
 //!
 //! Invariants:
-//! - A crash falls between any two statements, and leaves what was committed.
-//! - While commits are held back no answer leaves; if the object dies meanwhile, none ever does.
-//! - The engine is asked as `host.js` asks it: what may have ended the object before runs alone, once its start is durable, and not at all
-//!   where that can't be counted.
+//! - A crash happens between any two statements, and leaves what was committed.
+//! - While commits are held back, no answer leaves. If the object dies meanwhile, no answer ever leaves.
+//! - The engine is called as `host.js` calls it. A suspect runs alone, once its start is durable, and not at all if the
+//!   start can't be counted.
 
 use crate::deposits::{Apart, Deposits, EFFECT, Trouble};
 use crate::letter::{Exchange, Letter, Message};
@@ -21,32 +21,32 @@ use semel_support::{Call, Reply, START_MS, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Statements of a call, at most: a fault falls on one of them.
+/// The most statements of a call. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 14;
 
-/// One key.
+/// A key.
 struct Keyed {
     name: String,
     world: World<Deposits>,
     apart: Option<Rc<Apart>>,
     ahead_ms: i64,
-    /// The furthest that its clock was ever ahead.
+    /// The furthest that its clock was ever ahead, in ms.
     ahead_ms_max: i64,
     started_ms: i64,
-    /// The retention that it is set to.
+    /// The retention of the key, in seconds.
     retention_s: i64,
     held: Vec<Exchange>,
     seen: Rc<Snapshot>,
 }
 
-/// What came of a message.
+/// What became of a message.
 #[derive(Default)]
 pub struct Turn {
-    /// What has been dealt with, in order, and may be told.
+    /// The messages that were handled, in order, and whose answers may leave.
     pub done: Vec<Exchange>,
-    /// What died with the object.
+    /// The messages whose answers died with the object.
     pub lost: Vec<Letter>,
-    /// The key whose commits are held back from now on.
+    /// The key whose commits are held back from now on, if there is one.
     pub begins_to_hold: Option<String>,
 }
 
@@ -57,14 +57,14 @@ pub struct Server {
     config: Config,
     keys: BTreeMap<String, Keyed>,
     worker_ahead_ms: i64,
-    /// The furthest that the worker's clock was ever ahead.
+    /// The furthest that the worker's clock was ever ahead, in ms.
     worker_ahead_ms_max: i64,
-    /// What goes wrong in the handler, by the number of what is wanted, and how often.
+    /// What goes wrong in the handler, by the number of the request, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
 
 impl Server {
-    /// A server for a plan.
+    /// Makes a server for a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
         let is_full_early = mutant == Some(Mutant::Twin(Twin::FullEarly)) && plan.records_max > 1;
         let config = Config {
@@ -85,10 +85,11 @@ impl Server {
         }
     }
 
-    /// No more faults: clocks are put right, and the handler fails no more. What crashes it goes on to crash it.
+    /// Ends the faults: the clocks are right, and the handler no longer fails. A request that crashes the handler still
+    /// does.
     ///
-    /// No clock is behind where it has been, and no key's behind where any has been: what is first sent by a clock that is ahead
-    /// of the key's is refused until the key's has come as far.
+    /// No clock is behind where it has been, and no key's clock is behind where any clock has been. A request first
+    /// sent by a clock that is ahead of the key's would be refused until the key's clock is as far.
     pub fn calm(&mut self) {
         let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
         for share in [crash_server, fail_statements, full_disk, slow_commits] {
@@ -103,7 +104,7 @@ impl Server {
         self.troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
     }
 
-    /// Deals with a message that arrives at `at_ms` of the run.
+    /// Handles a message that arrives at `at_ms` of the run.
     pub fn answer(&mut self, rng: &mut Rng, at_ms: i64, letter: Letter) -> Turn {
         let Message { method, target, body, is_too_large, .. } = &letter.message;
         let mut call = Call::new(method, target).body(body.clone());
@@ -147,7 +148,7 @@ impl Server {
         }
     }
 
-    /// Whoever asks for what is an administrator's reaches the object: it must not rest on the router alone.
+    /// Anybody with an administrator's request reaches the object, since it must not depend on the router alone.
     fn ask_as_administrator(&mut self, rng: &mut Rng, at_ms: i64, letter: Letter, call: Call) -> Turn {
         let credentials = letter.message.headers.get("authorization").unwrap_or_default();
         let principal = credentials.trim_start_matches("Bearer ").to_owned();
@@ -157,8 +158,8 @@ impl Server {
         self.ask(rng, at_ms, &key, (letter, call, &principal))
     }
 
-    /// Has a key forget, perhaps with a fault on the way, and then once more without. Tells what was held back until now, and the
-    /// key's clock.
+    /// Lets a key forget, perhaps with a fault first and then again without. Returns the exchanges that were held back
+    /// until now, and the key's clock.
     pub fn forget(&mut self, key: &str, before_s: i64, at_ms: i64) -> (Vec<Exchange>, i64) {
         let now_ms = self.clock_ms(key, at_ms);
         let Some(keyed) = self.keys.get_mut(key) else { return (Vec::new(), now_ms) };
@@ -193,7 +194,8 @@ impl Server {
             keyed.started_ms,
             keyed.world.wall_ms,
         ) && !keyed.world.has_outcome(&call.headers());
-        // Before a suspect all is durable; and what panics ends the connection here, which it would not do there.
+        // Before a suspect runs, everything is durable. And a panic ends the connection here, which it does not do in
+        // the real host.
         if is_suspect || trouble.is_some() {
             turn.done.append(&mut keyed.release());
         } else if !keyed.world.database.is_holding() && rng.u32(0..100) < self.plan.slow_commits {
@@ -227,11 +229,13 @@ impl Server {
             turn.lost = std::mem::take(&mut keyed.held).into_iter().map(|held| held.letter).collect();
             turn.begins_to_hold = None;
             if was_holding {
-                // All is as it was before: where that had deleted the key, its effects are there again, and none is new.
+                // Everything is as it was before. If the key was deleted meanwhile, its effects are back, and none of
+                // them is new.
                 exchange.before = exchange.after.clone();
                 exchange.effects.clear();
             }
-            // Of an object that died, the router says so, or nothing comes back at all; nor does what it has answered by what is gone with it.
+            // After an object has died, the router says so, or no answer comes back. An answer from before that is
+            // based on what died with the object never leaves.
             let is_false = was_holding && exchange.reply.header("semel-status") != Some("unavailable");
             exchange.is_answered = rng.bool() && !is_false;
         }
@@ -243,12 +247,12 @@ impl Server {
         turn
     }
 
-    /// What was held back becomes durable, and may be told.
+    /// Makes durable what was held back. Its answers may leave.
     pub fn release(&mut self, key: &str) -> Vec<Exchange> {
         self.keys.get_mut(key).map(Keyed::release).unwrap_or_default()
     }
 
-    /// Restarts a key in peace. Its clock jumps, and its retention is set.
+    /// Restarts a key without a fault. Its clock jumps, and its retention is set.
     pub fn restart(&mut self, key: &str, jump_ms: i64, retention_s: i64) -> Vec<Exchange> {
         let Some(keyed) = self.keys.get_mut(key) else { return Vec::new() };
         let released = keyed.release();
@@ -262,25 +266,25 @@ impl Server {
         released
     }
 
-    /// The clock of a key jumps while its object lives on.
+    /// Lets the clock of a key jump while its object lives on.
     pub fn jump(&mut self, key: &str, jump_ms: i64) {
         if let Some(keyed) = self.keys.get_mut(key) {
             keyed.jump(jump_ms);
         }
     }
 
-    /// The worker's clock jumps.
+    /// Lets the worker's clock jump.
     pub fn jump_worker(&mut self, jump_ms: i64) {
         self.worker_ahead_ms += jump_ms;
         self.worker_ahead_ms_max = self.worker_ahead_ms_max.max(self.worker_ahead_ms);
     }
 
-    /// What is wrong on purpose with what a client says.
+    /// A client's header, with the mutant's mistake in it.
     fn header(&self, name: &str, value: &str) -> String {
         if self.mutant != Some(Mutant::Twin(Twin::TombstoneWithoutUntil)) || name != "semel-ack" {
             return value.to_owned();
         }
-        // One before the request was first sent would be passed over.
+        // An `until` before the request's first-sent would be ignored.
         let sooner = |ack: &str| match ack.split_once(";until=") {
             Some((id, until_ms)) => format!("{id};until={}", (until_ms.parse().unwrap_or(0) - 5_000).max(0)),
             None => ack.to_owned(),
@@ -288,16 +292,16 @@ impl Server {
         value.split(", ").map(sooner).collect::<Vec<_>>().join(", ")
     }
 
-    /// The clock of a key as its clients know it, at `at_ms` of the run.
+    /// The clock of a key as its clients know it, at `at_ms` of the run, in Unix ms.
     pub fn clock_ms(&self, key: &str, at_ms: i64) -> i64 {
         let ahead_ms = self.keys.get(key).map_or(self.plan.keys_ahead_ms, |keyed| keyed.ahead_ms);
         (START_MS + at_ms + ahead_ms).max(self.seen(key).map_or(0, |seen| seen.latest_ms()))
     }
 
-    /// The ids that a key still knows, and whose they are. One that has lapsed where it is packed counts as new.
+    /// The ids that a key still knows, with their principals. A packed tombstone that has lapsed counts as new.
     pub fn known(&self, key: &str, at_ms: i64) -> impl Iterator<Item = (&str, &str)> {
         let keyed = self.keys.get(key);
-        // As far as its clock may have come.
+        // As far as the key's clock may have come.
         let now_ms = keyed.map_or(0, |keyed| (START_MS + at_ms + keyed.ahead_ms_max).max(keyed.seen.latest_ms()));
         let rows = keyed.into_iter().flat_map(|keyed| &keyed.seen.rows);
         rows.filter(move |(_, row)| !row.has_lapsed(now_ms)).map(|(id, row)| (id.as_str(), row.principal.as_str()))
@@ -308,14 +312,14 @@ impl Server {
         self.keys.get(key).map(|keyed| &*keyed.seen)
     }
 
-    /// What every key stores at the end, and how many effects each has.
+    /// What every key stores at the end.
     pub fn keys(&self) -> impl Iterator<Item = (&str, &Snapshot)> {
         self.keys.iter().map(|(key, keyed)| (key.as_str(), &*keyed.seen))
     }
 }
 
 impl Plan {
-    /// Lets go wrong what the plan asks for, in the next call.
+    /// Chooses the fault of the next call.
     fn break_database(&self, rng: &mut Rng, keyed: &Keyed) {
         let (n, die) = (rng.u64(0..STATEMENTS_MAX), rng.u32(0..100));
         let database = &keyed.world.database;
@@ -358,7 +362,7 @@ impl Keyed {
         std::mem::take(&mut self.held)
     }
 
-    /// `told`: what its sender is told, where the engine is not asked.
+    /// Sends a call. `told`: the answer if the engine is not asked.
     fn exchange(
         &mut self,
         letter: Letter,

@@ -1,10 +1,11 @@
-//! What the application does with an id of its own besides the call that made it: it is used again at about the same time, asked
-//! for, and asked for no longer.
+//! What happens to an id that the application chose, besides the call that made it: other calls use it at about the
+//! same time, somebody asks for its answer, and stops waiting.
 //!
 //! Invariants:
-//! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
-//! - An id is not used again by who could know that it has its answer, or that it went with its store: nothing is promised of that. Seldom it is
-//!   used by who could not, when its row is gone.
+//! - The decisions come from another stream of random numbers, so a run without them is as if this module did not
+//!   exist.
+//! - An id is not used again by a caller who could know that it has its answer, or that it went with its store, since
+//!   nothing is promised then. In rare cases a caller who could not know uses it after its row is gone.
 
 use crate::mutant::Twin;
 use crate::oracle::{OTHER_PAYLOAD, Violation, Wish, violation};
@@ -13,34 +14,34 @@ use crate::tab::{Caller, Tab, USERS};
 use semel_core::client::{Draft, Ticket};
 use semel_core::message::Headers;
 
-/// How far apart calls with one id are, at most.
+/// How far apart the calls with one id are at most, in ms.
 const CALLS_MS_MAX: i64 = 200;
 
-/// One in so many ids is used once more when it was acknowledged.
+/// One in so many acknowledged ids is used once more.
 const USED_ONCE_MORE_OF: usize = 8;
 
-/// So many tabs of an identity are open in a browser, and no more are opened beside them.
+/// If so many tabs of an identity are open in a browser, no more are opened beside them.
 const TABS_MAX: usize = 4;
 
-/// What is done with the id.
+/// What happens to the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// The same request is made again.
     Again,
-    /// Another request is made under it.
+    /// Another request is made under the id.
     OtherPayload,
-    /// Its answer is asked for, perhaps as somebody else.
+    /// Its answer is asked for, perhaps by another user.
     Ask,
-    /// One who asked leaves.
+    /// A caller who asked for the answer leaves.
     Leave,
-    /// Another tab is opened beside.
+    /// Another tab is opened in the same browser.
     Beside,
     /// The tab that made it dies, if there is another.
     Crash,
 }
 
 impl Sim {
-    /// Whether the id of a new request is the application's own, and what comes of that.
+    /// Decides whether the application chooses the id of a new request, and what happens to such an id.
     pub fn decide_sharing(&mut self, number: usize) -> bool {
         if self.sharing.u32(0..100) >= self.plan.share {
             return false;
@@ -67,7 +68,7 @@ impl Sim {
         true
     }
 
-    /// In some tab of the browser, and of the same identity where it makes the request.
+    /// Chooses a tab of the browser, with the same identity if a request is made.
     pub fn share(&mut self, number: usize, sharing: Sharing) {
         let Wish { browser, principal, .. } = self.oracle.of(number).clone();
         let may = |tab: usize| {
@@ -91,7 +92,7 @@ impl Sim {
                     self.close_tab(maker);
                 }
             }
-            // There are tabs enough, or nothing goes wrong any more.
+            // There are enough tabs, or the time of faults is over.
             Sharing::Beside | Sharing::Crash => {}
             _ => {
                 let tab = tabs[self.sharing.usize(0..tabs.len())];
@@ -115,13 +116,13 @@ impl Sim {
                 self.leave(tab, number);
                 Ok(())
             }
-            // These are done to a tab, not in it.
+            // These happen to a tab, not in it.
             Sharing::Beside | Sharing::Crash => Ok(()),
         }
     }
 
-    /// An acknowledged id has left the store. Seldom a tab uses it once more that was not told of its answer: nothing is promised then of what was
-    /// asked of its key.
+    /// An acknowledged id has left the store. In rare cases a tab that was not told of its answer uses it once more.
+    /// What the key was asked for before is not covered by any promise then.
     pub fn use_once_more(&mut self, tab: usize, id: &str) -> Result<(), Violation> {
         let number = self.oracle.number_of(id);
         let Wish { is_shared, is_lost, rows, principal, browser, .. } = self.oracle.of(number).clone();
@@ -187,7 +188,7 @@ impl Sim {
         self.tabs[tab].callers.entry(number).or_default().push(caller);
     }
 
-    /// Who makes a request waits for no longer than the tab says.
+    /// Lets a caller wait, for no longer than the tab says.
     pub fn wait_for(&mut self, tab: usize, number: usize, (payload, is_first): (usize, bool)) {
         let times = if self.is_twin(Twin::ReleasedEarly) { 2 } else { 1 };
         let until_ms = self.tabs[tab].gives_up_after_ms.map(|after_ms| self.local_ms(tab) + after_ms * times);
@@ -197,7 +198,7 @@ impl Sim {
         }
     }
 
-    /// Only who asks may leave: who made the request gives it up.
+    /// Only a caller who asked for the answer may leave. The one who made the request gives it up instead.
     fn leave(&mut self, tab: usize, number: usize) {
         let id = self.oracle.of(number).id.clone();
         let Some(callers) = self.tabs[tab].callers.get_mut(&number) else { return };

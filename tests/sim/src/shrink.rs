@@ -1,17 +1,18 @@
-//! A smaller run that fails in the same way.
+//! Finds a smaller run that fails in the same way.
 //!
 //! Invariants:
-//! - What is found is a plan like any other, and runs the same each time.
-//! - It fails for the same reason, and its trace is not longer: a plan with less in it may take longer to fail, and is left.
+//! - The result is a plan like any other, and runs the same each time.
+//! - It fails for the same reason, and its trace is not longer. A plan with less in it that takes longer to fail is not
+//!   used.
 
 use crate::mutant::Mutant;
 use crate::plan::Plan;
 use crate::{Failure, go, trace};
 
-/// Tries so many plans at most.
+/// The most plans that are tried.
 const TRIES_MAX: usize = 90;
 
-/// The smallest plan found that fails as `failure` did, and how.
+/// Returns the smallest plan found that fails as `failure` did, and its failure.
 pub fn shrink(plan: &Plan, mutant: Option<Mutant>, failure: Failure) -> (Plan, Failure) {
     let mut length = trace(plan, mutant).len();
     let (mut smallest, mut found) = (plan.clone(), failure);
@@ -32,7 +33,7 @@ pub fn shrink(plan: &Plan, mutant: Option<Mutant>, failure: Failure) -> (Plan, F
     }
 }
 
-/// Plans with less of one thing.
+/// All plans with less of one thing.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut all = Vec::new();
     let mut offer = |change: &dyn Fn(&mut Plan)| {
@@ -89,7 +90,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.survives,
     ];
     let counts: [fn(&mut Plan) -> &mut usize; 46] = [
-        // First: where a run of the outbox fails, they go in a few tries.
+        // These are first: if the run of the outbox fails, a few tries remove them.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
         |plan| &mut plan.together.ends,

@@ -1,39 +1,40 @@
-//! What is in a key's storage between two requests, as one who reads the tables sees it.
+//! What is in a key's storage between two requests, as somebody sees it who reads the tables.
 //!
-//! Invariant: nothing here goes through the code under test but the connection.
+//! Invariant: of the code under test, this uses only the connection.
 
 use crate::deposits::Apart;
 use semel_core::server::Value;
 use semel_support::Database;
 use std::collections::BTreeMap;
 
-/// The number of each state in a row, and its name in what is reported.
+/// The names of the states, by their number in a row.
 const STATES: [&str; 7] = ["none", "executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired"];
 
-/// The records, a principal as text.
+/// The records, with the principal as text.
 const ROWS: &str = "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) \
      ELSE principal END, state, first_sent_s, at_ms, lapses_ms, deadline_ms FROM semel_records";
-/// What lies in chunks and what records carry: whose it is, when that was written, and the tombstones.
+/// The packed tombstones, from chunks and from records that carry them: the principal, when they were written, and the
+/// tombstones.
 const PACKED: &str = "SELECT principal, at_ms, entries FROM semel_tombstones UNION ALL SELECT CASE typeof(principal) \
      WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END, at_ms, carried \
      FROM semel_records WHERE carried IS NOT NULL";
 
-/// What is known of a record.
+/// What a row says of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Whose it is.
+    /// The principal.
     pub principal: String,
-    /// The name of its state.
+    /// The name of the state.
     pub state: &'static str,
-    /// When it was first sent, in Unix s.
+    /// When it was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
-    /// Whether every attempt that came had a deadline.
+    /// Whether every attempt that arrived had a deadline.
     pub is_bounded: bool,
-    /// The clock at its last change.
+    /// The key's clock at the last change, in Unix ms.
     pub at_ms: i64,
-    /// When it may leave, if that is set.
+    /// When it may leave, if that is known, in Unix ms.
     pub lapses_ms: Option<i64>,
-    /// Whether it is a tombstone without a row of its own.
+    /// Whether it is a packed tombstone, without its own row.
     pub is_packed: bool,
 }
 
@@ -43,7 +44,7 @@ impl Row {
         matches!(self.state, "executed" | "poisoned" | "suspect")
     }
 
-    /// Whether it says nothing any more, though it is still there.
+    /// Whether it no longer counts, though it is still stored.
     pub fn has_lapsed(&self, now_ms: i64) -> bool {
         self.is_packed && self.lapses_ms.is_some_and(|lapses_ms| lapses_ms <= now_ms)
     }
@@ -52,33 +53,33 @@ impl Row {
 /// An effect of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// What was wanted.
+    /// The number of the request.
     pub number: String,
-    /// Under which id.
+    /// The id.
     pub id: String,
-    /// By whom.
+    /// The principal.
     pub principal: String,
-    /// The key's clock.
+    /// The key's clock, in Unix ms.
     pub at_ms: i64,
 }
 
-/// All of it.
+/// Everything that is stored.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The records, by id.
     pub rows: BTreeMap<String, Row>,
-    /// When what is packed lapses, also under a row of its id.
+    /// When each packed tombstone lapses, even if its id has a row as well.
     packed_until_ms: Vec<i64>,
     /// How many effects there are.
     pub effects: i64,
-    /// The fence, in Unix s.
+    /// The fence, in Unix seconds.
     pub fence_s: i64,
-    /// The clock that was written with it.
+    /// The clock that was written with the fence, in Unix ms.
     pub clock_ms: i64,
 }
 
 impl Snapshot {
-    /// Takes one.
+    /// Takes a snapshot.
     pub fn of(database: &Database, apart: Option<&Apart>) -> Self {
         let meta = database.peek("SELECT fence_s, clock_ms FROM semel_meta");
         let meta = |column: usize| meta.first().and_then(|row| row[column].as_integer()).unwrap_or(0);
@@ -87,7 +88,7 @@ impl Snapshot {
         let rows = database.peek(ROWS).into_iter().map(row);
         let effects = apart.map_or(database, |apart| &apart.0).peek("SELECT count(*) FROM effects");
         Self {
-            // A row comes before what is packed.
+            // A row replaces a packed tombstone of the same id.
             rows: packed.into_iter().chain(rows).collect(),
             packed_until_ms,
             effects: effects.first().and_then(|row| row[0].as_integer()).unwrap_or(0),
@@ -106,7 +107,7 @@ impl Snapshot {
         self.rows.values().map(|row| row.at_ms).max().unwrap_or(0).max(self.clock_ms)
     }
 
-    /// How many records there are, or tombstones: what lapses while it is packed counts no longer.
+    /// The number of records, or of tombstones. A packed tombstone that has lapsed does not count.
     pub fn count(&self, records: bool, now_ms: i64) -> u64 {
         let rows = self.rows.values().filter(|row| !row.is_packed && row.is_record() == records).count();
         let packed = self.packed_until_ms.iter().filter(|lapses_ms| !records && **lapses_ms > now_ms).count();
@@ -144,8 +145,8 @@ fn row(values: Vec<Value>) -> (String, Row) {
     (text(0), row)
 }
 
-/// Packed tombstones: of each, when it lapses in four bytes and tens of seconds, the length of its id in one, and the id. A UUID
-/// has the length 0, and is its 16 bytes.
+/// Reads packed tombstones. For each: four bytes for when it lapses, in tens of seconds; one byte for the length of its
+/// id; and the id. A UUID has the length 0 and 16 bytes.
 fn packed(values: &[Value]) -> Vec<(String, Row)> {
     let principal = values[0].clone().into_text().unwrap_or_default();
     let bytes = values[2].clone().into_blob().unwrap_or_default();

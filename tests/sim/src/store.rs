@@ -11,7 +11,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// One transaction. `maker`: as the client has it.
+    /// Makes a change, as one transaction. `maker`: as the client names it.
     pub fn change(&mut self, maker: &str, id: &str, change: &Change) -> Changed {
         let (write, changed) = change.apply(maker, self.rows.get(id).map(Vec::as_slice)).expect("a readable row");
         match write {
@@ -27,12 +27,12 @@ impl Store {
         self.rows.contains_key(id)
     }
 
-    /// Deletes rows.
+    /// Deletes the rows that are done.
     pub fn remove(&mut self, ids: &[String]) {
         self.rows.retain(|id, row| !ids.contains(id) || !is_done(row));
     }
 
-    /// All of it is lost.
+    /// Loses all rows.
     pub fn clear(&mut self) {
         self.rows.clear();
     }
@@ -42,7 +42,7 @@ impl Store {
         self.rows.iter().map(|(id, row)| (id.clone(), row.clone())).collect()
     }
 
-    /// The rows that wait for something: not those that only keep an answer for another tab.
+    /// The rows for which there is something left to do, without those that only keep an answer for another tab.
     pub fn unfinished(&self) -> Vec<(String, Row)> {
         let rows = self.rows.iter().map(|(id, row)| (id.clone(), codec::decode(row).expect("a readable row")));
         rows.filter(|(_, row)| match row {

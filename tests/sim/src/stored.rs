@@ -1,29 +1,30 @@
-//! What a key stores that is not so: each must be refused by who looks on.
+//! Untrue things that a key stores. The oracle must find each.
 //!
-//! Invariant: it is changed behind the engine's back, and before anybody looks at what a message, a commit or an end has left.
+//! Invariant: a change is made behind the engine's back, and before the oracle looks at what a message, a commit or an
+//! end has left.
 
 use crate::mutant::Mutant;
 use semel_core::server::Sql;
 use semel_support::Database;
 
-/// When it is changed.
+/// When a change is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// At each message for deposits.
     Deposit,
     /// At each message for sessions and batches.
     Session,
-    /// At each commit of several together.
+    /// At each commit of several requests together.
     Commit,
     /// When the object of such commits has ended.
     Ended,
-    /// When all of these are over.
+    /// When all such objects are done.
     Together,
-    /// When all is sent.
+    /// When all effects are sent.
     Sent,
 }
 
-/// One change of what is stored.
+/// A change of what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     /// Its name.
@@ -36,11 +37,11 @@ const fn stored(name: &'static str, when: When, statement: &'static str) -> Stor
     Stored { name, when, statement }
 }
 
-/// All of them.
+/// All changes.
 pub const STORED: &[Stored] = &[
     // An acknowledged record leaves no tombstone.
     stored("no-tombstone", When::Deposit, "DELETE FROM semel_records WHERE state = 5"),
-    // An outcome without first-sent is let go of before its retention is over.
+    // An outcome without first-sent is dropped before its retention is over.
     stored(
         "expired-early",
         When::Deposit,
@@ -110,12 +111,12 @@ pub const STORED: &[Stored] = &[
     ),
 ];
 
-/// Changes what is stored, where that is to be changed now.
+/// Makes the mutant's change, if it is due now.
 pub fn change(mutant: Option<Mutant>, now: When, database: &Database) {
     if let Some(Mutant::Stored(Stored { when, statement, .. })) = mutant
         && *when == now
     {
-        // Of what is not there yet nothing is changed.
+        // Before the tables exist, nothing is changed.
         drop(database.exec(statement, &[]));
     }
 }

@@ -1,6 +1,6 @@
-//! What the tabs do: each is a host that drives the SDK's machine.
+//! What the tabs do. Each is a host that drives the SDK's machine.
 //!
-//! Invariant: what is under way when a tab closes is lost, but for what the network or the store has already taken.
+//! Invariant: whatever is under way when a tab closes is lost, except what the network or the store has already taken.
 
 use crate::letter::{Letter, Message, Sender};
 use crate::mutant::Twin;
@@ -12,9 +12,9 @@ use semel_core::message::Headers;
 use semel_core::problem::Executed;
 use std::rc::Rc;
 
-/// The longest way of a transaction to the store, and of its report back.
+/// The longest that a transaction of the store takes, and the longest that its report takes, in ms.
 const STORE_MS_MAX: i64 = 20;
-/// The longest until an application sends on what paused.
+/// The longest until an application resumes a paused request, in ms.
 const RESUME_MS_MAX: i64 = 60_000;
 
 impl Sim {
@@ -60,7 +60,7 @@ impl Sim {
 
     pub fn happen_in(&mut self, tab: usize, happening: Happening) -> Result<(), Violation> {
         if !self.tabs[tab].is_open {
-            // The application asks in another tab; all else is lost with this one.
+            // The application asks in another tab. Everything else is lost with this one.
             if let wish @ (Happening::Wish(_) | Happening::GiveUp(_)) = happening {
                 self.push(self.now_ms, Event::In(usize::MAX, wish));
             }
@@ -127,7 +127,7 @@ impl Sim {
         let account = number % self.plan.keys;
         self.note(|| format!("tab-{tab}: the application wants {number} at keys/{account}, as {id}"));
         let is_shared = self.decide_sharing(number);
-        // What others may have stored before has no place among these.
+        // Another tab may have stored a shared id before, so it has no place in this tab's order.
         let is_ordered = self.rng.u32(0..100) < self.plan.ordered && !is_shared;
         let Tab { browser, user, is_offline, .. } = self.tabs[tab];
         if is_offline {
@@ -155,7 +155,7 @@ impl Sim {
         if let (true, Got::Failure(code, executed)) = (is_shared, &mut got)
             && code == "store-failed"
         {
-            // Of an id of the application's own, the host doesn't know whether another tab has it.
+            // For an id that the application chose, the host does not know whether another tab has it.
             *executed = Executed::Unknown;
         }
         self.note(|| format!("tab-{tab}: {to:?} of {number} gets {}", got.line()));
@@ -165,7 +165,7 @@ impl Sim {
             return violation("answer", format!("{number} was answered to nobody"));
         }
         if callers.is_empty() {
-            // Whoever waited may have left.
+            // The caller may have left.
             self.oracle.see("delivered: recovered");
             self.oracle.recovered(number, &got);
             self.oracle.deliver(number, got);
@@ -178,7 +178,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Whoever waits for an answer is told to wait no longer.
+    /// Tells the callers of a request that they need not wait any longer.
     fn release(&mut self, tab: usize, id: &str, mut failure: Failure) -> Result<(), Violation> {
         if self.is_twin(Twin::ReleasedWithNo) {
             failure.executed = Executed::No;
@@ -189,25 +189,27 @@ impl Sim {
         self.oracle.released(number, &callers, &failure, self.local_ms(tab))
     }
 
-    /// Nobody waits for longer than they would: by then there is an answer, or it was said that there is none yet.
+    /// Checks that no caller waits longer than it wants to. By then there is an answer, or the caller was told that
+    /// there is none yet.
     fn look_for_overdue(&mut self, tab: usize, number: usize) -> Result<(), Violation> {
         let callers = self.tabs[tab].callers.get(&number).into_iter().flatten();
         let Some(until_ms) = callers.filter_map(|caller| caller.until_ms).min() else { return Ok(()) };
         let Tab { wakes_ms, frozen_until_ms, .. } = self.tabs[tab];
         if frozen_until_ms == self.now_ms || wakes_ms.is_some_and(|wakes_ms| wakes_ms <= self.now_ms) {
-            // It has thawed, and what wakes it, or hands over the answer that came meanwhile, comes in this very moment.
+            // The tab has just thawed, and the event that wakes it, or hands the answer over, happens in this very
+            // moment.
             self.push(self.now_ms + 1, Event::In(tab, Happening::Overdue(number)));
             return Ok(());
         }
         if until_ms < self.local_ms(tab) {
             return violation("patience", format!("tab-{tab}: who waits for {number} does so for too long"));
         }
-        // Its clock has stood still meanwhile, or whoever waits now came later.
+        // The clock stood still meanwhile, or this caller came later.
         self.push(until_ms - self.tabs[tab].ahead_ms + 1, Event::In(tab, Happening::Overdue(number)));
         Ok(())
     }
 
-    /// Does what a client asks for, until it asks for no more.
+    /// Does what a client asks for, until there is nothing left.
     pub fn drive(&mut self, tab: usize) -> Result<(), Violation> {
         while let Some(action) = self.tabs[tab].client.poll() {
             match action {
@@ -231,7 +233,8 @@ impl Sim {
                     self.oracle.paused(number, failure.executed)?;
                     let Wish { is_disputed, is_lost, .. } = *self.oracle.of(number);
                     if failure.code == "fingerprint-mismatch" && is_disputed && is_lost {
-                        // The store was lost between the call and its row, and with it what would have refused another payload there.
+                        // The store was lost between the call and its row, and with it the row that would have refused
+                        // another payload.
                         self.oracle.see("id: another payload is refused by the key, and given up");
                         self.push(self.now_ms, Event::In(tab, Happening::GiveUp(number)));
                         continue;

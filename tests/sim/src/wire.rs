@@ -1,29 +1,29 @@
-//! The wire: what is on its way, what is lost, repeated or made up, and who is cut off.
+//! The wire: messages that are under way, lost, repeated or made up, and clients that are cut off.
 //!
-//! Invariant: the oracle hears of all that was dealt with, whether an answer arrives or not.
+//! Invariant: the oracle hears of every message that was handled, whether or not an answer arrives.
 
 use crate::letter::{Exchange, Letter, Sender};
 use crate::oracle::Violation;
 use crate::sim::{Event, Happening, Sim};
 
-/// The longest way of a message that is not slow.
+/// The longest that a message is under way if it is not slow, in ms.
 const WAY_MS_MAX: i64 = 50;
 /// The share of messages that are slow, in percent.
 const SLOW_PERCENT: u32 = 20;
-/// The longest that commits are held back.
+/// The longest that commits are held back, in ms.
 const HOLD_MS_MAX: i64 = 3_000;
 
-/// Until when a client is cut off.
+/// Until when a client is cut off, and from what.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cut {
-    /// Until then no answer comes through.
+    /// Until then no answer arrives.
     pub until_ms: i64,
-    /// Whether requests do.
+    /// Whether only answers are cut off, and requests arrive.
     pub is_of_answers: bool,
 }
 
 impl Cut {
-    /// Whether nothing leaves.
+    /// Whether requests are cut off.
     pub fn stops_requests(self, now_ms: i64) -> bool {
         self.until_ms > now_ms && !self.is_of_answers
     }
@@ -48,7 +48,7 @@ impl Sim {
         self.tell(turn.done)
     }
 
-    /// The oracle hears of what was dealt with, and the answers go on their way.
+    /// Tells the oracle of the handled messages, and sends the answers.
     pub fn tell(&mut self, exchanges: Vec<Exchange>) -> Result<(), Violation> {
         for exchange in exchanges {
             self.note(|| exchange.line());
@@ -83,7 +83,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A message goes on its way to the server, perhaps twice, or is lost.
+    /// Sends a message to the server, perhaps twice, or loses it.
     pub fn post(&mut self, letter: Letter) {
         let is_cut = self.cut_of(letter.from).stops_requests(self.now_ms);
         if is_cut || self.happens_often(self.plan.lose_requests) {
@@ -105,7 +105,7 @@ impl Sim {
         }
     }
 
-    /// A broken connection is told, a message that vanishes is not.
+    /// Loses a message. A broken connection is noticed by the client; a message that vanishes is not.
     fn lose(&mut self, from: Sender) {
         if let Sender::Tab { tab, attempt } = from
             && self.rng.bool()
@@ -115,7 +115,8 @@ impl Sim {
         }
     }
 
-    /// The longest way of the next message: short as a rule, so that the long ones overtake nothing but are overtaken.
+    /// The longest that the next message is under way, in ms. Most are short, so that long ones are overtaken and
+    /// overtake nothing.
     fn way_ms(&mut self) -> i64 {
         let is_slow = self.happens_often(SLOW_PERCENT);
         if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }

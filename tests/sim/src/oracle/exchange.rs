@@ -1,14 +1,15 @@
-//! What must hold of a message and its answer.
+//! What must hold for a message and its answer.
 
 use super::{Oracle, Violation, violation};
 use crate::deposits::outcome;
 use crate::letter::{Exchange, Message};
 use crate::snapshot::Effect;
 
-/// The codes that a stranger may get where somebody else's record is.
+/// The codes that a stranger may get about somebody else's record.
 const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "not-seen", "unavailable", "capacity"];
 
-/// Under whom an administrator cancels an id that nobody has asked for: it is cancelled for whoever sends it then.
+/// The principal of an administrator's cancellation of an id that nobody has used. It applies to anybody who sends the
+/// id.
 const ADMINISTRATOR: &str = "semel:admin";
 
 /// What an answer says.
@@ -41,7 +42,7 @@ impl Said {
 }
 
 impl Oracle {
-    /// A message has been dealt with.
+    /// Checks a message that was handled.
     pub fn exchanged(&mut self, exchange: &Exchange) -> Result<(), Violation> {
         let said = Said::by(exchange);
         let message = &exchange.letter.message;
@@ -54,14 +55,14 @@ impl Oracle {
         self.check_rows(&key, exchange, said.now_ms)?;
         let exchange = &*exchange.at(said.now_ms);
         let (target, first_sent_s) = match message.own_id() {
-            // A cancellation that was asked for before may be refused for itself.
+            // A cancellation that was sent before may be refused for its own id.
             Some(own) if !said.is_outcome() && exchange.before.rows.contains_key(&own) => {
                 (Some(own), message.first_sent_s())
             }
             _ => message.target_id(),
         };
         if let Some(target) = &target {
-            // What leaves with this message has answered it.
+            // A record that leaves with this message has still answered it.
             let is_new = self.is_used_again(target) && exchange.before.state_of(target) == "none";
             let id = self.id(&key, target);
             if is_new && id.has_left {
@@ -115,7 +116,7 @@ impl Oracle {
         let cancelled = exchange.reply.body().starts_with(b"{\"state\":\"cancelled\"");
         let code = match said.code.as_str() {
             "executed" if cancelled => "done",
-            // Of what was cancelled without first-sent, nobody knows whether it ran before.
+            // If an id was cancelled without first-sent, nobody knows whether it ran before.
             "cancelled" if what == "look-up" && !said.is_no => "cancelled, perhaps ran",
             code => code,
         };
@@ -148,7 +149,7 @@ impl Oracle {
         }
     }
 
-    /// How many effects there may be.
+    /// Checks how many effects there may be.
     fn check_count(&self, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
         let is_unknown = exchange.has_crashed || said.code == "unavailable";
         let runs = said.code == "executed" && exchange.letter.message.is_deposit();
@@ -213,7 +214,7 @@ impl Oracle {
             return violation("twice", format!("{id} ran again"));
         }
         if let (Some(first_ms), Some(never_ms)) = (story.first_seen_ms, story.never_ran_ms) {
-            // A clock of which nothing was stored may have gone back since it first came.
+            // If nothing was stored, the clock may have gone back since the id first arrived.
             let is_soon = *at_ms < first_ms.min(never_ms) + retention_ms;
             if is_fenced || is_soon {
                 return violation("never", format!("{id} ran, of which it was said that it never will"));
@@ -235,27 +236,28 @@ impl Oracle {
         }
     }
 
-    /// What crashed too often must not run again.
+    /// A request that crashed too often must not run again.
     fn check_panics(&mut self, key: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
         let id = exchange.letter.message.own_id().unwrap_or_default();
         let story = self.id(key, &id);
         if story.panics >= 3 {
             return violation("poisoned", format!("{id} ran after {} panics", story.panics));
         }
-        // Where the machine's clock went back, and with the instance all was lost that knew better, the attempt is from the future.
+        // After the machine's clock went back, and everything that knew better was lost with the instance, the attempt
+        // is from the future.
         let is_refused = matches!(said.code.as_str(), "unavailable" | "key-invalid");
         let is_counted = exchange.has_panicked && !exchange.has_crashed && !is_refused;
         story.panics += u32::from(is_counted);
         Ok(())
     }
 
-    /// Whether what is said of an id is true.
+    /// Checks that what is said of an id is true.
     fn check_said(&mut self, key: &str, target: &str, exchange: &Exchange, said: &Said) -> Result<(), Violation> {
         let message = &exchange.letter.message;
         let retention_ms = self.retention_ms_min();
         let story = self.ids.entry((key.to_owned(), target.to_owned())).or_default();
-        // An attempt that does not say when it was first sent may come too late to be known, whatever those before it said: after the
-        // last instant, say, of which its acknowledgement spoke.
+        // An attempt without first-sent may come too late to be known, whatever earlier attempts said: for instance
+        // after the last instant that its acknowledgement named.
         let is_fenced = story.first_sent_s.is_some() && !(message.is_deposit() && message.first_sent_s().is_none());
         let until_ms = story.kept_ms.filter(|_| !story.is_unbounded).map(|_| story.until_ms);
         let free_ms = [story.free_ms, until_ms].into_iter().flatten().min().unwrap_or(i64::MAX);
@@ -266,7 +268,7 @@ impl Oracle {
         let body = exchange.reply.body();
         let is_cancelled = said.is_outcome() && body.starts_with(b"{\"state\":\"cancelled\"");
         if is_cancelled || (said.is_no && said.is_never) {
-            // Without first-sent it only says that the id won't run from now on.
+            // Without first-sent, it says only that the id won't run from now on.
             let is_exact = !is_cancelled || message.target_id().1.is_some();
             if is_exact && ran_lately {
                 return violation("lie", format!("{target} ran, and its key says {}", said.code));
@@ -277,7 +279,7 @@ impl Oracle {
             }
             story.never_ran_ms.get_or_insert(said.now_ms);
         }
-        // A cancellation runs nothing of the application's, whatever its own id is.
+        // A cancellation runs nothing of the application, whatever its own id is.
         let is_itself = message.own_id().as_deref() == Some(target) || target.starts_with("cancel-");
         let is_application = message.control().is_none() || !is_itself;
         if said.is_yes && story.effects().is_empty() && is_application {
@@ -336,7 +338,7 @@ impl Oracle {
     }
 }
 
-/// What an id is to who asks.
+/// The state of an id, as the sender sees it.
 fn state_for(exchange: &Exchange, id: &str) -> &'static str {
     match exchange.before.rows.get(id) {
         Some(row) if row.principal != exchange.principal => "another's",

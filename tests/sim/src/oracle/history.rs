@@ -1,28 +1,29 @@
-//! Whether each account behaved as one that does one thing at a time, in the order that its clients saw.
+//! Checks that each account behaved as if it did one thing at a time, in the order that its clients saw.
 //!
 //! Invariants:
-//! - A thread of the history is one operation, from the call to the answer. What had an effect and got no answer may have
-//!   happened at any time since; what had none and got none is no part of it.
-//! - Only the beginning of a key's history is judged, up to [`OPERATIONS_MAX`] operations, or more than [`OPEN_MAX`] at once: the
-//!   search grows fast, and every beginning of a history that can be put in order can be put in order itself.
+//! - Each operation is a thread of the history, from the call to the answer. One with an effect and without an answer
+//!   may have happened at any time since the call. One without both is not part of the history.
+//! - Only the beginning of a key's history is checked: up to [`OPERATIONS_MAX`] operations, or until more than
+//!   [`OPEN_MAX`] are under way at once. The search grows fast, and if a history can be put in order, so can each
+//!   beginning of it.
 
 use super::{Violation, violation};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many operations of a key are judged.
+/// The most operations of a key that are checked.
 const OPERATIONS_MAX: usize = 16;
-/// So many of them may be under way at once.
+/// The most of them that may be under way at once.
 const OPEN_MAX: usize = 6;
 
-/// What is asked of an account.
+/// An operation on an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Deposit,
     Read,
 }
 
-/// An account: how many deposits there were. It answers with that.
+/// An account: the number of deposits, which is also its answer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account(i64);
 
@@ -52,12 +53,12 @@ pub struct History {
 }
 
 impl History {
-    /// A deposit is asked for.
+    /// Takes note that a deposit is asked for.
     pub fn deposits(&mut self, number: usize, key: &str) {
         self.called(number, key, Operation::Deposit);
     }
 
-    /// A read is asked for.
+    /// Takes note that a read is asked for.
     pub fn reads(&mut self, number: usize, key: &str) {
         self.called(number, key, Operation::Read);
     }
@@ -67,7 +68,7 @@ impl History {
         self.keys.entry(key.to_owned()).or_default().push(Event::Called(number, operation));
     }
 
-    /// Somebody got the outcome.
+    /// Takes note that somebody got the outcome.
     pub fn returned(&mut self, number: usize, body: &[u8]) {
         let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let (Some(count), Some(key)) = (json["count"].as_i64(), self.key_of.get(&number)) else { return };
@@ -76,12 +77,13 @@ impl History {
         }
     }
 
-    /// Something happened again at a key that may, for nothing is promised of it any more.
+    /// Takes note that something happened again at a key although it had happened before, when nothing was promised of
+    /// it any more.
     pub fn is_no_longer_promised(&mut self, key: &str) {
         self.unjudged.insert(key.to_owned());
     }
 
-    /// Judges all of it. `happened`: whether a deposit had an effect.
+    /// Checks all of it. `happened`: whether a deposit had an effect.
     pub fn check(&self, happened: impl Fn(usize) -> bool) -> Result<(), Violation> {
         for (key, events) in self.keys.iter().filter(|(key, _)| !self.unjudged.contains(*key)) {
             let mut tester = LinearizabilityTester::new(Account::default());

@@ -1,19 +1,20 @@
-//! What must hold, judged from outside.
+//! The oracle: checks from the outside what must hold.
 //!
 //! - [`Oracle`]: what it remembers of ids and wishes, and what it is told
-//! - `exchange`: what must hold of a message and its answer
-//! - `rows`: what must hold of what a key keeps
-//! - `administration`: what must hold of what an administrator does
-//! - `ending`: what must hold of a run that has ended
-//! - `order`: what must hold of what a tab wants one after the other
-//! - `sharing`: what must hold of an id that several calls use, or wait for
-//! - `waiting`: what must hold of who waits for no longer than they would
-//! - `history`: whether each account behaved as one that does one thing at a time
+//! - `exchange`: what must hold for a message and its answer
+//! - `rows`: what must hold for what a key keeps
+//! - `administration`: what must hold for what an administrator does
+//! - `ending`: what must hold for a run that has ended
+//! - `order`: what must hold for requests that a tab wants one after the other
+//! - `sharing`: what must hold for an id that several calls use or wait for
+//! - `waiting`: what must hold for callers who wait only for a limited time
+//! - `history`: whether each account behaved as if it did one thing at a time
 //!
 //! Invariants:
-//! - It rests on committed effects and tables, on what was on the wire and on what callers got; it never asks the code under test.
-//! - It knows the limits that the protocol states: of an id without first-sent nothing is promised past its retentions, of a
-//!   browser that lost its storage nothing is said.
+//! - Its judgement depends on committed effects and tables, on what was on the wire, and on what callers got. It never
+//!   asks the code under test.
+//! - It knows the limits that the protocol states: nothing is promised of an id without first-sent after its
+//!   retentions, nor of a browser that lost its storage.
 
 mod administration;
 mod ending;
@@ -30,13 +31,13 @@ use semel_core::client::Answered;
 use semel_core::problem::Executed;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The payload of another request under the id of a wish is the wish's number, and this.
+/// The payload of another request under the id of a wish is this plus the number of the wish.
 pub const OTHER_PAYLOAD: usize = 2_000_000;
 
-/// What does not hold.
+/// Something that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Of what kind it is.
+    /// The kind of the violation.
     pub kind: &'static str,
     /// What happened.
     pub what: String,
@@ -47,39 +48,39 @@ pub fn violation<T>(kind: &'static str, what: impl Into<String>) -> Result<T, Vi
     Err(Violation { kind, what: what.into() })
 }
 
-/// What is remembered of an id at a key.
+/// What the oracle remembers of an id at a key.
 #[derive(Debug, Default)]
 struct IdStory {
-    /// The key's clock when it first came.
+    /// The key's clock when the id first arrived.
     first_seen_ms: Option<i64>,
     first_sent_s: Option<i64>,
-    /// When each of its effects was made.
+    /// The instants of its effects.
     effects_ms: Vec<i64>,
-    /// Status and body of each time that it ran.
+    /// The status and body of each time that it ran.
     outcomes: Vec<(u16, Vec<u8>)>,
     /// When its key said that it never ran and never will.
     never_ran_ms: Option<i64>,
-    /// What its key said of it for good.
+    /// The definitive codes that its key answered.
     told: BTreeSet<String>,
-    /// How often the handler panicked on it, and that was answered.
+    /// How often the handler panicked on it and an answer was made.
     panics: u32,
     /// Whether an administrator forgot, deleted or cancelled it.
     is_administered: bool,
-    /// From when on nothing protects it without first-sent, for an administrator did.
+    /// From when on nothing protects it without first-sent, because of an administrator.
     free_ms: Option<i64>,
-    /// Until when it is kept at least, from its acknowledgement.
+    /// Until when it is kept at least after its acknowledgement.
     kept_ms: Option<i64>,
-    /// How many of its effects there were when it was last acknowledged.
+    /// The number of its effects when it was last acknowledged.
     acked: usize,
-    /// How many of its effects are of a request before it, that had the same id.
+    /// The number of its effects that belong to earlier requests with the same id.
     former: usize,
-    /// Whether its key has let go of it, in its time: if the id is used again, it is another request's.
+    /// Whether its key has dropped it, in due time. If the id is used again, it is another request.
     has_left: bool,
-    /// The latest deadline of what the SDK has sent, whether it arrived or not.
+    /// The latest deadline that the SDK has sent, whether or not the attempt arrived.
     sent_ms: i64,
     /// Until when attempts may arrive, as far as was said.
     until_ms: i64,
-    /// Whether attempts may arrive for longer than was said.
+    /// Whether attempts may arrive later than was said.
     is_unbounded: bool,
 }
 
@@ -89,7 +90,8 @@ impl IdStory {
         &self.effects_ms[self.former..]
     }
 
-    /// The id is another request's from now on: what was said and promised of the one before says nothing of it.
+    /// From now on the id belongs to another request. What was said and promised of the former one does not apply to
+    /// it.
     fn begin_anew(&mut self) {
         self.former = self.effects_ms.len();
         (self.first_seen_ms, self.first_sent_s, self.never_ran_ms) = (None, None, None);
@@ -103,7 +105,7 @@ impl IdStory {
 pub enum Got {
     /// The outcome.
     Outcome(u16, Vec<u8>),
-    /// There is none: the code, and whether it ran.
+    /// There is no outcome: the code, and whether it ran.
     Failure(String, Executed),
 }
 
@@ -117,7 +119,7 @@ impl From<&Answered> for Got {
 }
 
 impl Got {
-    /// In a few words.
+    /// A short text for it.
     pub fn line(&self) -> String {
         match self {
             Self::Outcome(status, body) => format!("{status} {}", String::from_utf8_lossy(body)),
@@ -126,48 +128,48 @@ impl Got {
     }
 }
 
-/// One thing that somebody wanted.
+/// A wish: something that the application, or somebody by hand, wants once.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// By whom.
+    /// The principal.
     pub principal: String,
-    /// The browser, if the SDK sees to it.
+    /// The browser, if the SDK sends it.
     pub browser: Option<usize>,
-    /// The tab in which it goes after those that this one asked for before, at the same key.
+    /// The tab in which it has to follow the earlier wishes at the same key.
     pub in_order_of: Option<usize>,
-    /// Whether another was not answered yet when it was asked for, for which it has to wait.
+    /// Whether it had to wait, because an earlier one had no answer when it was made.
     pub has_waited: bool,
     /// Whether an attempt has left.
     pub is_sent: bool,
     /// Whether a client has its answer.
     pub is_answered: bool,
-    /// Whether it is in the store, or was until it was done.
+    /// Whether its row is in the store, or was until the request was done.
     pub is_stored: bool,
     /// Whether its browser lost it.
     pub is_lost: bool,
     /// Whether the application gave it up.
     pub is_given_up: bool,
-    /// Whether who waited for it was told to wait no longer.
+    /// Whether its caller was told that it need not wait any longer.
     pub is_released: bool,
-    /// Whether its id is the application's own, and used by more calls.
+    /// Whether the application chose its id, and uses it in several calls.
     pub is_shared: bool,
     /// Whether another payload was tried under its id.
     pub is_disputed: bool,
     /// How often a row was made for it.
     pub rows: u32,
-    /// The tabs that found it pending at another, and wait.
+    /// The tabs that found it pending in another tab, and wait.
     pub joined: BTreeSet<usize>,
     /// What its caller got.
     pub got: Vec<Got>,
-    /// What the others got who used its id, or asked for it.
+    /// What others got who used its id or asked for it.
     pub told: Vec<Got>,
 }
 
-/// The one who looks on.
+/// The oracle.
 pub struct Oracle {
     plan: Plan,
     ids: BTreeMap<(String, String), IdStory>,
@@ -175,20 +177,20 @@ pub struct Oracle {
     numbers: BTreeMap<String, usize>,
     /// What each tab wanted in order at a key.
     in_order: BTreeMap<(usize, String), Vec<usize>>,
-    /// How many effects of each key it was told of.
+    /// The number of effects of each key that it was told of.
     effects: BTreeMap<String, i64>,
-    /// By number: under which id it happened.
+    /// The id under which each number had its effect.
     happened: BTreeMap<String, String>,
-    /// What each key said that its fence is, at least.
+    /// The fence of each key is at least this, as the key said.
     fences_s: BTreeMap<String, i64>,
-    /// Whether accounts behaved.
+    /// The history of all accounts.
     pub history: History,
-    /// What came about at least once: a run in which nothing happens proves nothing.
+    /// What happened at least once. A run in which nothing happens proves nothing.
     pub seen: BTreeSet<String>,
 }
 
 impl Oracle {
-    /// One for a plan.
+    /// Makes an oracle for a plan.
     pub fn new(plan: &Plan) -> Self {
         Self {
             plan: plan.clone(),
@@ -204,7 +206,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody wants something.
+    /// Takes note of a wish.
     pub fn wish(&mut self, number: usize, wish: Wish) {
         self.history.deposits(number, &wish.key);
         self.numbers.insert(wish.id.clone(), number);
@@ -220,19 +222,19 @@ impl Oracle {
         self.wishes.get_mut(&number).expect("a wish that somebody has")
     }
 
-    /// What an id stands for.
+    /// The number of the wish with this id.
     pub fn number_of(&self, id: &str) -> usize {
         *self.numbers.get(id).expect("an id that somebody made")
     }
 
-    /// A browser has lost its storage.
+    /// Takes note that a browser has lost its storage.
     pub fn lose(&mut self, browser: usize) {
         for wish in self.wishes.values_mut().filter(|wish| wish.browser == Some(browser)) {
             wish.is_lost = true;
         }
     }
 
-    /// A caller has got an answer.
+    /// Takes note that a caller has got an answer.
     pub fn deliver(&mut self, number: usize, got: Got) {
         if let Got::Outcome(_, body) = &got {
             self.history.returned(number, body);
@@ -240,7 +242,7 @@ impl Oracle {
         self.of(number).got.push(got);
     }
 
-    /// The SDK has sent an attempt with a deadline.
+    /// Takes note that the SDK has sent an attempt with a deadline.
     pub fn sent(&mut self, number: usize, deadline_ms: i64) {
         let wish = self.of(number);
         let (key, id, has_waited) = (wish.key.clone(), wish.id.clone(), wish.has_waited && !wish.is_sent);
@@ -252,7 +254,7 @@ impl Oracle {
         story.sent_ms = story.sent_ms.max(deadline_ms);
     }
 
-    /// A request pauses, and its caller is told whether it ran.
+    /// Checks what is said of a request that pauses.
     pub fn paused(&mut self, number: usize, executed: Executed) -> Result<(), Violation> {
         if executed == Executed::No && self.happened.contains_key(&number.to_string()) {
             return violation("lie", format!("of {number} it was said that it did not run, and it did"));
@@ -260,7 +262,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Something came about.
+    /// Takes note that something happened.
     pub fn see(&mut self, what: impl Into<String>) {
         self.seen.insert(what.into());
     }

@@ -1,20 +1,22 @@
-//! What must hold of an id that several calls use, or wait for.
+//! What must hold for an id that several calls use or wait for.
 //!
 //! Invariants:
-//! - Nobody is told the outcome of another payload than their own, nor anything of what another identity made.
-//! - An id has effects of one payload.
-//! - Who has joined what is pending gets its answer: lost is what was lost with its store, or taken back.
+//! - Nobody is told the outcome of another payload than their own, nor anything that another identity made.
+//! - All effects of an id have the same payload.
+//! - A tab that waits for a pending request of another gets its answer. It is told `outcome-lost` only if the store was
+//!   lost, or the request was taken back.
 
 use super::{Got, OTHER_PAYLOAD, Oracle, Violation, Wish, violation};
 use crate::snapshot::Effect;
 use crate::tab::Caller;
 use semel_core::problem::Executed;
 
-/// What only says that nothing is known here.
+/// The codes that only say that nothing is known here.
 const UNKNOWN: [&str; 3] = ["outcome-lost", "fingerprint-mismatch", "gave-up"];
 
 impl Oracle {
-    /// A row was made for an id. The second one is another request: the application used the id after its answer, or its loss.
+    /// Takes note that a row was made for an id. A second row is another request: the application used the id after it
+    /// was answered or lost.
     pub fn stored_anew(&mut self, number: usize) {
         let wish = self.of(number);
         wish.rows += 1;
@@ -25,12 +27,12 @@ impl Oracle {
         }
     }
 
-    /// A tab found it pending, and waits for its answer.
+    /// Takes note that a tab found the request pending, and waits for its answer.
     pub fn joined(&mut self, number: usize, tab: usize) {
         self.of(number).joined.insert(tab);
     }
 
-    /// One who waits for an id in a tab is told something.
+    /// Checks what a caller in a tab is told of an id.
     pub fn tell(
         &mut self,
         number: usize,
@@ -46,7 +48,7 @@ impl Oracle {
             let told = || violation("stranger", format!("{principal} was told of {number}: {got:?}"));
             return if is_nothing { Ok(()) } else { told() };
         }
-        // What is no answer of an account at all is judged at the end.
+        // An outcome that is no answer of an account at all is judged at the end.
         let is_of = |body: &[u8], payload: &str| body.starts_with(format!("{{\"number\":\"{payload}").as_bytes());
         if let (Got::Outcome(_, body), Some(payload)) = (&got, caller.payload)
             && is_of(body, "")
@@ -55,7 +57,8 @@ impl Oracle {
             return violation("payload", format!("who asked for {payload} was told {}", got.line()));
         }
         let is_lost = matches!(&got, Got::Failure(code, _) if code == "outcome-lost");
-        // Whoever asks for another payload under the id, before the tab knows what it has joined, has taken the place of who joined.
+        // A call with another payload under the id, made before the tab knows what it waits for, has taken the place of
+        // the one that waits.
         let has_joined = wish.joined.contains(&tab) && !wish.is_disputed;
         if is_lost && has_joined && !wish.is_lost && wish.is_stored && wish.rows < 2 {
             return violation("lost", format!("tab-{tab} waited for {number} while it was pending, and it is lost"));
@@ -74,12 +77,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether an id was used again when its row was gone: it is new to its key once its tombstone has lapsed.
+    /// Whether an id was used again after its row was gone. It is new to its key once its tombstone has lapsed.
     pub(super) fn is_used_again(&self, id: &str) -> bool {
         self.numbers.get(id).is_some_and(|number| self.wishes[number].is_reused())
     }
 
-    /// The effects of an id that is shared are of one payload.
+    /// Checks that all effects of a shared id have the same payload.
     pub(super) fn check_payload(&mut self, key: &str, effect: &Effect) -> Result<(), Violation> {
         let Some(wish) = self.numbers.get(&effect.id).and_then(|number| self.wishes.get(number)) else { return Ok(()) };
         if !wish.is_shared || wish.is_reused() {
@@ -97,7 +100,7 @@ impl Oracle {
 }
 
 impl Wish {
-    /// Whether the id was used again when nothing is promised of it any more.
+    /// Whether the id was used again when nothing was promised of it any more.
     pub(super) fn is_reused(&self) -> bool {
         self.rows > 1
     }
