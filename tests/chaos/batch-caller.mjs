@@ -1,9 +1,10 @@
-// The client of a run that sends batches, by hand: what waits for an account goes out as one, each under its own id, and whatever has no
-// definite answer is in the next batch again, with more that came meanwhile.
+// The client of a run that sends batches, without the SDK. Everything that waits for an account is sent as one batch, each deposit with its own id.
+// What gets
+// no definite answer is in the next batch again, together with what came meanwhile.
 //
 // Invariants:
-// - It is in this process, and is not killed.
-// - What has its answer is acknowledged by the next batch, or by one that has nothing else to say.
+// - It runs in this process, and is not killed.
+// - What has its answer is acknowledged by the next batch, or by a batch without requests.
 // - Every other request says when it was first sent; none has a deadline.
 
 import { randomUUID } from "node:crypto";
@@ -12,10 +13,10 @@ import { Caller } from "./caller.mjs";
 
 const ATTEMPT_TIMEOUT_MS = 2_000;
 const RETRY_MS = 50;
-/** In one `Semel-Ack`. */
+/** The most ids in one `Semel-Ack`. */
 const ACKS_MAX = 64;
 
-/** Starts it. With `renames` an attempt has ids of its own, as if nobody kept them: it must be found out. */
+/** Starts it. With `renames`, each attempt has a new id, as if nobody kept them. The run must find that out. */
 export async function startBatches({ book, atATime, url, renames = false, after }) {
   const caller = new BatchCaller("batches", book, atATime);
   caller.settings = { url, renames };
@@ -44,7 +45,7 @@ class BatchCaller extends Caller {
     if (isNew) await this.#work(account, own);
   }
 
-  /** What is not answered and acknowledged yet. */
+  /** Resolves to what is not answered and acknowledged yet. */
   async pending() {
     return [...this.#accounts.values()].flatMap(({ open, answered }) => [...open.keys(), ...answered]);
   }
@@ -76,7 +77,7 @@ class BatchCaller extends Caller {
     this.#accounts.delete(account);
   }
 
-  /** Resolves to the answers of a batch; to nothing where there are none. */
+  /** Resolves to the answers of a batch; to undefined if there are none. */
   async #sent(account, requests, acks) {
     const { url, renames } = this.settings;
     const elements = requests.map(([id, { n, ...request }]) => ({ id: renames ? randomUUID() : id, ...request }));
@@ -87,7 +88,7 @@ class BatchCaller extends Caller {
   }
 }
 
-/** What an element's answer tells its caller; nothing where it is not definite. */
+/** What an element's answer tells its caller; undefined if it is not definite. */
 function answerOf({ status, headers, body }, requestId) {
   if (["executed", "replayed"].includes(headers["semel-status"])) return { status, text: body };
   const { code, executed, title, retry } = JSON.parse(body);

@@ -1,23 +1,24 @@
-// The oracle: which deposits there are, what became of each as far as its client was told, and whether that is so.
+// The oracle: which deposits there are, what their clients were told of each, and whether that is true.
 //
-// The amounts of an account are powers of two, each once. So its balance is the set of deposits that are in it, and as it has
-// as many entries as bits, each is in it once.
+// The amounts of an account are powers of two, each once. So its balance tells which deposits it contains; and if it has as many entries as the
+// balance has
+// bits, each was made once.
 //
-// What must hold of a deposit:
-// - Its caller got a definite answer, or the process of its caller was killed meanwhile.
-// - An outcome says that it is in the balance, once; an error with `executed` "no", that it never is.
-// - What the client still had in its store after the kill is answered later. What it had not was either never sent, and is
-//   not in the balance; or its answer had reached the process, and died with it.
+// For every deposit:
+// - Its caller got a definite answer, or the caller's process was killed meanwhile.
+// - An outcome means that the balance contains it, once. An error with `executed` "no" means that the balance never contains it.
+// - What the client still had in its store after a kill is answered later. What it had not was never sent, and is not in the balance; or its answer had
+//   reached the process, and died with it.
 
 import { stream } from "./random.mjs";
 
 /** Balances are exact up to 2^53. */
 const DEPOSITS_OF_AN_ACCOUNT = 50;
 const ACCOUNTS_AT_A_TIME = 6;
-/** So many callers lose patience, after so many ms. */
+/** The share of callers that lose patience, and after how many ms. */
 const IMPATIENT = 0.15;
 const PATIENCE_MS = [0, 600];
-/** What may be refused for good: a deposit that was cancelled, or that was under way in too many kills of the server. */
+/** The codes with which a deposit may be refused for good: it was cancelled, or it was under way in too many kills of the server. */
 const REFUSALS = ["cancelled", "poisoned"];
 
 export class Book {
@@ -36,7 +37,7 @@ export class Book {
     return this.#accounts.map(({ id }) => id);
   }
 
-  /** A new deposit, to be made by a client. */
+  /** A new deposit, for a client to make. */
   next(client) {
     while (this.#open.length < ACCOUNTS_AT_A_TIME) {
       const account = { id: `chaos-${this.#accounts.length}`, deposits: 0 };
@@ -52,13 +53,13 @@ export class Book {
     return deposit;
   }
 
-  /** A client told an answer. Returns whether it is definite. */
+  /** Notes an answer that a client told. Returns whether it is definite. */
   told(n, answer) {
     this.deposits[n].answers.push(answer);
     return isDefinite(answer);
   }
 
-  /** A client was killed with some deposits under way; the next one on its store found there what is `stored`. */
+  /** A client was killed while the deposits `underWay` waited. The next one found `stored` in its store. */
   reopened(underWay, stored) {
     for (const n of underWay) this.deposits[n].wasKilled = true;
     for (const n of stored) this.deposits[n].wasStored = true;
@@ -69,8 +70,8 @@ export class Book {
   }
 
   /**
-   * Everything that is wrong, a line each. `balances`: `{ balance, entries }` of each account by its id; `sent`: by number, the
-   * ids of a deposit and the answers to it that the proxy passed whole.
+   * Everything that is wrong, a line each. `balances`: `{ balance, entries }` of each account, by its id. `sent`: by the number of a deposit, its ids
+   * and the answers to it that the proxy passed completely.
    */
   violations({ balances, sent }) {
     const found = [...this.faults];
@@ -87,7 +88,7 @@ export class Book {
 }
 
 const isDefinite = ({ error }) => error?.code !== "gave-up";
-/** An outcome that is whole: its body ends as the ledger's do. */
+/** Whether an outcome is complete: its body ends as the ledger's do. */
 const isOutcome = ({ status, text }) => status === 200 && /^\{"id":"[^"]+","balance":\d+,"entries":\d+\}$/.test(text);
 const has = (balance, amount) => Math.floor(balance / amount) % 2 === 1;
 const bits = (balance) => balance.toString(2).replaceAll("0", "").length;
@@ -130,7 +131,7 @@ function* wrongWithUnanswered({ wasKilled, wasStored, abortMs }, isMade, sent) {
   }
 }
 
-/** What is wrong with an account, by its end and by the answers on the way there. */
+/** What is wrong with an account, from its final state and from all answers before. */
 function* wrongWithAccount(id, { balance, entries }, answers) {
   if (bits(balance) !== entries) yield `${entries} entries make ${balance}, which is ${bits(balance)} deposits: some were made twice`;
   const ordered = answers.sort((one, other) => one.entries - other.entries);

@@ -1,10 +1,13 @@
 // What all clients of a run have in common: each keeps some deposits under way, and is started again after a kill.
 //
 // Invariants:
-// - A deposit is in the book before its client hears of it.
-// - After a kill nothing new is begun before the client has said what it still has in its store.
+// - A deposit is in the book before its client gets it.
+// - After a kill, nothing new is begun before the client has said what it still has in its store.
 
-/** The subclass has `launch()`, which opens the client and resolves to the numbers of what it has stored; `takeRecovered()`; `begin(deposit)`; and `end()`, which kills it. */
+/**
+ * A subclass has `launch()`, which opens the client and resolves to the numbers of what it has stored; `takeRecovered()`; `begin(deposit)`; and
+ * `end()`, which kills the client.
+ */
 export class Caller {
   counts = { kills: 0, answered: 0 };
   #book;
@@ -35,7 +38,7 @@ export class Caller {
     this.#refill();
   }
 
-  /** `kill -9`. */
+  /** Does `kill -9`. */
   async kill() {
     this.#isUp = false;
     this.#life += 1;
@@ -60,7 +63,7 @@ export class Caller {
       this.#underWay.add(deposit.n);
       const life = this.#life;
       this.begin(deposit).catch((error) => {
-        // What is under way in a kill fails.
+        // A kill makes everything fail that is under way.
         if (life === this.#life) this.#book.faults.push(`${this.name}, deposit ${deposit.n}: ${error}`);
       });
     }

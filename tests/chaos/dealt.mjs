@@ -1,10 +1,10 @@
-// Whether a run has dealt out all that it is there for: what never went wrong was never borne.
+// Checks that a run has had everything happen that it is there for: a fault that never happened was not tested.
 //
-// Invariant: a run that is long enough to have everything in it (see schedule.mjs) fails where something never happened.
+// Invariant: a run that is long enough for everything (see schedule.mjs) fails if anything of it never happened.
 
 const WHOLE_MS = 60_000;
 
-/** Of each fault that should have happened, and of each client that should have got through, how often: by the run's figures. */
+/** How often each fault happened that should, and how often each client got an answer, from the run's figures. */
 function dealt(figures, { parts, isSmallDisk }) {
   const { requestsCut, answersCut, requestsTruncated, answersTruncated, requestsStalled, answersStalled, duplicates, unreachable } = figures;
   const { serverKills, browserKills, nodeKills, fills, refusedByFullDisk, answered } = figures;
@@ -15,14 +15,14 @@ function dealt(figures, { parts, isSmallDisk }) {
     ...(parts.nodes > 0 && { nodeKills }),
     ...(parts.batches && { batches }),
     ...((parts.tills || parts.tabs) && { madeInSessions, fenced }),
-    // Of sockets there are few.
+    // There are few sockets, so their faults are counted together.
     ...(parts.tabs && { tabKills, sockets, "faults of sockets": socketsCut + socketsTruncated + socketsStalled }),
     ...(isSmallDisk && { fills, refusedByFullDisk }),
     ...Object.fromEntries(Object.entries(answered).map(([name, count]) => [`answers to ${name}`, count])),
   };
 }
 
-/** A line for each that is missing. */
+/** A line for each thing that never happened. */
 export function missing(figures, { durationMs, ...more }) {
   if (durationMs < WHOLE_MS) return [];
   const never = Object.entries(dealt(figures, more)).filter(([, count]) => !(count > 0));

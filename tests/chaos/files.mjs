@@ -1,4 +1,4 @@
-// The SQLite files of a stopped server, looked through by a native helper: what Node itself can't read.
+// Looks through the SQLite files of a stopped server with a native helper, because Node itself can't read them.
 
 import { join } from "node:path";
 import { ROOT } from "../../scripts/setup/paths.mjs";
@@ -11,7 +11,7 @@ export async function buildHelper() {
   await run("cargo", ["build", "--quiet", "--locked", "-p", "semel-support", "--bin", "inspect"], { cwd: ROOT, env: { CARGO_TARGET_DIR: join(ROOT, "target") } });
 }
 
-/** Resolves to `{ file, integrity, unacknowledged, account, kept }` of each file. */
+/** Resolves to `{ file, integrity, unacknowledged, account, kept }` for each file. */
 export async function inspect(folder) {
   const lines = (await run(HELPER, [folder])).split("\n");
   const of = ({ file, found }) => ({ file, ...found });

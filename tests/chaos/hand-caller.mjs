@@ -1,7 +1,7 @@
-// The client of a run that has no SDK: plain HTTP with an id, sent until the answer is definite, then acknowledged.
+// The client of a run that has no SDK: it sends plain HTTP with an id until the answer is definite, then acknowledges it.
 //
 // Invariants:
-// - It is in this process, and is not killed.
+// - It runs in this process, and is not killed.
 // - Every other request says when it was first sent; none has a deadline.
 
 import { randomUUID } from "node:crypto";
@@ -11,7 +11,7 @@ import { Caller } from "./caller.mjs";
 const ATTEMPT_TIMEOUT_MS = 2_000;
 const RETRY_MS = 50;
 
-/** Starts it. With `naive` it asks the ledger without protection, and takes every 200 for an answer: it must be found out. */
+/** Starts it. With `naive`, it asks the unprotected ledger, and takes every 200 for an answer. The run must find that out. */
 export async function startHand({ book, atATime, url, naive = false, after }) {
   const caller = new HandCaller("hand", book, atATime);
   caller.settings = { url, naive };
@@ -42,13 +42,13 @@ class HandCaller extends Caller {
       const times = n % 2 === 0 ? { "semel-first-sent": `@${Math.floor(Date.now() / 1000)}` } : {};
       const answer = await this.#sent(url + path, { "idempotency-key": id, ...times }, { amount }, isDefinite);
       this.told({ n, by: "hand", ...answerOf(answer, id) });
-      // Without `until`: for a whole retention the key remembers that this id must not run.
+      // Without `until`, so for a whole retention the key remembers that this id must not run.
       await this.#sent(`${url}/semel/v1/keys/accounts%2F${account}/acks`, {}, { ids: [id] }, ({ response }) => response.status === 204 && response.headers.has("semel-key"));
     }
     this.#open.delete(n);
   }
 
-  /** What is not acknowledged yet. */
+  /** Resolves to what is not acknowledged yet. */
   async pending() {
     return [...this.#open];
   }
@@ -57,7 +57,7 @@ class HandCaller extends Caller {
     this.#ending.abort();
   }
 
-  /** Sends until the answer is what is wanted. */
+  /** Sends until the answer is a wanted one. */
   async #sent(url, headers, json, isWanted) {
     for (;;) {
       this.#ending.signal.throwIfAborted();

@@ -1,12 +1,14 @@
-// What a page keeps once its garbage is collected: asked over the DevTools protocol.
+// Measures what a page keeps once its garbage is collected, over the DevTools protocol.
 //
 // Invariants:
-// - It counts the heap of JavaScript, what its arrays hold outside of it, and the memory of wasm. Answers and requests of
-//   IndexedDB that a script keeps have their wrappers in the heap. The browser's own share of them is left out: while it is
-//   being watched, Chromium notes some 340 bytes of each request, a plain `fetch` too.
-// - A page without any wasm is an error: the client's own memory was looked for in vain.
+// - It counts the heap of JavaScript, what arrays hold outside of it, and the memory of wasm. Answers and requests of IndexedDB that a script keeps
+//   have
+//   their wrappers in the heap. The browser's own share of them is not counted: while it is watched, Chromium notes some 340 bytes of each request,
+//   even of
+//   a plain `fetch`.
+// - A page without wasm is an error, because then the client's own memory was not found.
 
-/** What is freed by a callback of the first collection is gone after the second. */
+/** The second collection frees what callbacks of the first have released. */
 const COLLECTIONS = 2;
 const SUM = "function () { return this.reduce((all, { buffer }) => all + buffer.byteLength, 0); }";
 

@@ -1,10 +1,9 @@
 // A store for the SDK in Node that outlives a `kill -9` of its process: a file to which every change is appended.
 //
 // Invariants:
-// - A change is handed to the system before it counts: that outlives the process. It need not outlive the machine, so
-//   nothing is flushed.
-// - A last line that is torn never counted. It is cut off before anything is appended.
-// - One process has it open at a time.
+// - A change is handed to the system before it counts. So it outlives the process. It need not outlive the machine, so nothing is flushed.
+// - A torn last line never counted. It is cut off before anything is appended.
+// - Only one process has it open at a time.
 
 import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
 
@@ -18,7 +17,7 @@ export class Journal {
       if (row === null) this.#rows.delete(id);
       else this.#rows.set(id, Buffer.from(row, "base64"));
     }
-    // Only what counts is kept, in a file that takes the place of the old one at once.
+    // Only the current rows are kept, in a file that replaces the old one atomically.
     writeFileSync(`${path}.new`, [...this.#rows].map(([id, row]) => lineOf(id, row)).join(""));
     renameSync(`${path}.new`, path);
     this.#file = openSync(path, "a");

@@ -1,4 +1,4 @@
-// The clients of a run that are Node processes, each with a journal that outlives it: one with an outbox, or one that makes sessions.
+// The clients of a run that are Node processes, each with a journal that outlives it: with an outbox, or with sessions.
 
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -6,12 +6,12 @@ import { Caller } from "./caller.mjs";
 
 const PROCESS = fileURLToPath(new URL("node-client.mjs", import.meta.url));
 
-/** A WebSocket is in Node by default since 22. */
+/** Node has a WebSocket by default only from 22 on. */
 const SOCKETS = ["--experimental-websocket"].filter((flag) => process.allowedNodeEnvironmentFlags.has(flag));
 
 /**
- * Starts it. `journal`: the path of its file; `tills`: how it makes sessions, if it does: see `Tills`; `forgets`: whether a new process has none
- * of its journal; `after`: is given what ends it.
+ * Starts one. `journal`: the path of its file. `tills`: how it makes sessions, if it does; see `Tills`. `forgets`: whether a new process has lost the
+ * journal. `after`: gets what ends the process.
  */
 export async function startNode({ name, book, atATime, options, journal, tills, forgets, after }) {
   const caller = new NodeCaller(name, book, atATime);

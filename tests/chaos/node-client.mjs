@@ -1,7 +1,8 @@
-// The client of the run that is a Node process: it is told what to do over the channel of `fork`, and ends with it.
+// The client of a run that is a Node process. It is told what to do over the channel of `fork`, and ends with it.
 //
-// Arguments: the file of its journal; then `tills` where it makes sessions; `forgets` where the store is to lose at each start all that it
-// had: no client could be right then, and the oracle must see it.
+// Arguments: the file of its journal; `tills` if it makes sessions; `forgets` if its store is to lose everything at each start. No client could be
+// right
+// then, and the oracle must notice.
 
 import { rmSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -18,7 +19,7 @@ if (words.includes("forgets")) rmSync(path, { force: true });
 const send = (message) => new Promise((resolve, reject) => process.send(message, (error) => (error ? reject(error) : resolve())));
 const tell = (n, answer) => send({ told: { n, ...answer } });
 const journal = new Journal(path);
-/** Sessions come and go, and the journal stays open. */
+/** Sessions open and close stores, but the journal stays open. */
 const store = () => ({ load: () => journal.load(), change: (...change) => journal.change(...change), remove: (ids) => journal.remove(ids) });
 const rows = async () => (await journal.load()).map(([, row]) => row);
 const client = words.includes("tills") ? new Tills(tell, rows) : new Client(tell);
@@ -26,13 +27,13 @@ const client = words.includes("tills") ? new Tills(tell, rows) : new Client(tell
 const calls = {
   open(options, settings) {
     if (client instanceof Client) return client.open(Semel, { ...options, store: journal });
-    // A Node that has no WebSocket does without.
+    // A Node without WebSocket uses HTTP.
     const transport = globalThis.WebSocket ? settings.transport : "http";
     return client.open(Semel, { ...options, durability: "memory" }, { ...settings, transport, store });
   },
-  /** What is in use once all garbage is gone. */
+  /** Resolves to the bytes in use once all garbage is collected. */
   async usedBytes() {
-    // What is freed by a callback of one collection is gone after the next.
+    // A later collection frees what callbacks of an earlier one have released.
     for (let time = 0; time < COLLECTIONS; time += 1) {
       globalThis.gc();
       await nextTurn();

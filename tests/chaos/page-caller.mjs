@@ -1,4 +1,4 @@
-// The client of a run that is a page in Chromium, on a profile that outlives it.
+// The client of a run that is a page in Chromium, with a profile that outlives it.
 
 import { fileURLToPath } from "node:url";
 import { browse } from "../e2e/browser.mjs";
@@ -7,7 +7,7 @@ import { keptBytes } from "./heap.mjs";
 
 const PAGE = fileURLToPath(new URL("page", import.meta.url));
 
-/** Starts it. `after`: is given what ends the browser. */
+/** Starts it. `after`: gets what ends the browser. */
 export async function startPage({ book, atATime, options, after }) {
   const caller = new PageCaller("page", book, atATime);
   await caller.open(options, after);
@@ -26,7 +26,7 @@ class PageCaller extends Caller {
     await this.start();
   }
 
-  /** Errors that nobody caught in a page. */
+  /** Uncaught errors of its pages. */
   get errors() {
     return this.#browser.errors.map((error) => `page: ${error.stack ?? error}`);
   }
@@ -54,7 +54,7 @@ class PageCaller extends Caller {
     return this.#tab.evaluate((args) => chaos.calls.load(...args), args);
   }
 
-  /** What is in use once all garbage is gone. */
+  /** Resolves to the bytes in use once all garbage is collected. */
   usedBytes() {
     return keptBytes(this.#tab);
   }

@@ -1,10 +1,11 @@
-// A TCP proxy between the clients and a workerd that comes and goes: it cuts, truncates, stalls and duplicates. WebSockets it passes on
-// by a relay of its own, with the same faults.
+// A TCP proxy between the clients and a workerd that comes and goes. It cuts, truncates, stalls and duplicates. It relays WebSockets with the same
+// faults.
 //
 // Invariants:
-// - What a connection suffers comes from one seed and the order in which requests arrive, and every connection takes the
-//   same number of draws. The order depends on the machine.
-// - It reads only where a request ends. Apart from one header (see `closing`), bytes pass as they are, or don't.
+// - What happens to a connection follows from one seed and from the order in which requests arrive, and every connection draws equally many numbers.
+//   The order
+//   depends on the machine.
+// - It parses no more than it needs to find where a request ends. Apart from one header (see `closing`), bytes pass unchanged, or not at all.
 // - What it has let go is on its way: a client that leaves takes nothing back.
 
 import { setMaxListeners } from "node:events";
@@ -14,25 +15,25 @@ import { changesIn, closing, isUpgrade, messageIn, statusesIn } from "./http.mjs
 import { stream } from "./random.mjs";
 import { relay } from "./relay.mjs";
 
-/** So near to the end of its head every other faulty answer breaks: a client that reads less than all of it errs there. */
+/** Every other faulty answer breaks this near to the end of its head, where a client fails that reads less than the whole answer. */
 const NEAR_BYTES = 40;
 const STALL_MS = [50, 4_000];
 const DUPLICATE_MS = [0, 3_000];
 
-/** Shares of connections from 0 to 1. Of the first three, a connection suffers one at most. */
+/** The shares of connections that suffer each fault, from 0 to 1. A connection suffers at most one of the first three. */
 export const ROUGH = { cut: 0.2, truncate: 0.15, stall: 0.12, duplicate: 0.12 };
-/** As rough, but nothing waits. */
+/** As rough, but without waiting. */
 export const BRISK = { ...ROUGH, stall: 0 };
 export const CALM = { cut: 0, truncate: 0, stall: 0, duplicate: 0 };
 
-/** The count of each fault, by what it hit. */
+/** The counter of each fault, by what it hit. */
 const COUNTED = {
   request: { cut: "requestsCut", truncate: "requestsTruncated", stall: "requestsStalled" },
   answer: { cut: "answersCut", truncate: "answersTruncated", stall: "answersStalled" },
 };
 const NO_FAULTS = Object.fromEntries(Object.values(COUNTED).flatMap(Object.values).map((name) => [name, 0]));
 
-/** Starts a proxy to the address that `target()` says for every connection: `{ hostname, port }`, or undefined while there is none. */
+/** Starts a proxy. `target()` is called for every connection, and returns the address, `{ hostname, port }`; undefined while there is no server. */
 export async function startProxy({ target, seed, shares = ROUGH }) {
   const proxy = new Proxy(target, stream(seed, "proxy"), shares);
   await proxy.listen();
@@ -42,11 +43,11 @@ export async function startProxy({ target, seed, shares = ROUGH }) {
 class Proxy {
   counts = { requests: 0, ...NO_FAULTS, duplicates: 0, unreachable: 0, whole: 0, batches: 0, sockets: 0, socketsCut: 0, socketsTruncated: 0, socketsStalled: 0 };
   /**
-   * By the number of a deposit: `{ ids, heard }`, its request ids and the `Semel-Status` of the answers that passed whole, those
-   * in a batch too. What goes by a socket is not seen.
+   * By the number of a deposit: `{ ids, heard }`, its request ids, and the `Semel-Status` of the answers that passed completely, those in batches
+   * included. What goes over a socket is not seen.
    */
   deposits = new Map();
-  /** How many answers there were of each `Semel-Status`, duplicates left out. */
+  /** How many answers had each `Semel-Status`, without duplicates. */
   statuses = new Map();
   shares;
   #target;
@@ -117,7 +118,7 @@ class Proxy {
     }
   }
 
-  /** Notes what a request would change. */
+  /** Notes the changes that a request asks for. */
   #asked(request) {
     const changes = changesIn(request);
     const isBatch = /^POST \S+\/batch /.test(request.head);
@@ -131,7 +132,7 @@ class Proxy {
     return { deposits, isBatch };
   }
 
-  /** Passes a socket on. What it sent may be sent once more on another, when it is gone. */
+  /** Relays a socket. Once it is gone, what it sent may be sent again over another. */
   async #socket(client, bytes, { fault, duplicateMs, ...fate }) {
     this.counts.sockets += 1;
     const server = this.#kept(await this.#connected());
@@ -197,7 +198,7 @@ class Proxy {
     await ended(client);
   }
 
-  /** Notes an answer that passed to its end. */
+  /** Notes an answer that passed completely. */
   #heard(bytes, { deposits, isBatch }) {
     const message = messageIn(bytes);
     if (!message || bytes.length < message.length) return;
@@ -209,7 +210,7 @@ class Proxy {
     }
   }
 
-  /** Sends all of a request once more. Nobody gets that answer. */
+  /** Sends a whole request once more. Nobody gets that answer. */
   async #duplicate(bytes, afterMs) {
     await this.#pause(afterMs);
     const server = this.#kept(await this.#connected());
@@ -225,14 +226,14 @@ class Proxy {
 
 const ignore = () => {};
 
-/** Where in an answer, whose first bytes are these, a fault is: anywhere, or near the end of its head. */
+/** The place of a fault in an answer that begins with `bytes`: anywhere, or near the end of its head. */
 function placeIn(bytes, place) {
   const { length, headLength } = messageIn(bytes) ?? { length: bytes.length };
   if (place < 0.5 || headLength === undefined) return Math.floor(place * 2 * (length + 1));
   return Math.max(0, headLength - NEAR_BYTES + Math.floor((place - 0.5) * 4 * NEAR_BYTES));
 }
 
-/** Resolves to a whole request; undefined if the client went away before its end. */
+/** Resolves to a complete request; to undefined if the client leaves before its end. */
 async function requestOf(client) {
   let bytes = Buffer.alloc(0);
   return new Promise((resolve) => {
@@ -242,7 +243,7 @@ async function requestOf(client) {
       if (!message || bytes.length < message.length) return;
       client.off("data", look);
       if (isUpgrade(message.head)) return resolve({ head: message.head, bytes: client.pause() && bytes });
-      // What the client sends from here on is for nobody: but that it leaves must be noticed.
+      // The rest that the client sends is dropped, but must be read to notice when the client leaves.
       client.resume();
       const body = bytes.toString("utf8", message.headLength, message.length);
       resolve({ head: message.head, body, bytes: closing(bytes.subarray(0, message.length), message) });

@@ -1,7 +1,8 @@
-// All chance of a run, from one seed.
+// All randomness of a run, from one seed.
 //
-// Invariant: each purpose has a stream of its own. So how often one is asked, which depends on the machine, changes nothing
-// of the others: the schedule of kills is the same for a seed, however many connections come meanwhile.
+// Invariant: each purpose has its own stream. How often one stream is asked depends on the machine, but does not change the others. So the schedule
+// of kills
+// is the same for a seed, however many connections come meanwhile.
 
 import { createHash } from "node:crypto";
 import { randomOf } from "../e2e/lossy.mjs";

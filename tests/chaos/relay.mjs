@@ -1,17 +1,17 @@
-// A WebSocket through the proxy: bytes go both ways until one side ends, or the fault strikes.
+// Relays a WebSocket through the proxy: bytes go both ways until one side ends, or until the fault strikes.
 //
 // Invariants:
-// - A fault strikes after so many bytes in one direction. What came before it has passed.
-// - No connection outlives the other by more than what is on its way.
+// - A fault strikes after a drawn number of bytes in one direction. What came before it has passed.
+// - When one connection ends, the other ends as soon as everything on its way has passed.
 
-/** Within so many bytes of a direction a fault strikes: some frames. */
+/** A fault strikes within this many bytes of a direction, which are some frames. */
 const FAULT_BYTES = 2_000;
-/** What is kept of a socket to be sent once more. */
+/** How much of a socket is kept to be sent again. */
 const SENT_BYTES_MAX = 64 * 1024;
 
 /**
- * Passes bytes on; resolves to what the client sent, its head in front. `first`: what came of it so far; `dealt()` is called where the fault strikes;
- * `side`: "request" for what the client sends.
+ * Passes bytes on. Resolves to what the client sent, its head included. `first`: what has come from the client so far. `dealt()`: called when the fault
+ * strikes. `side`: "request" for what the client sends.
  */
 export async function relay({ client, server, first, fault, side, place, stallMs, dealt, pause }) {
   const sent = [first];

@@ -1,10 +1,9 @@
-// A run: a server, clients on a bad network, and what is killed and filled up meanwhile; then whether all holds.
+// A run: a server, and clients on a bad network; meanwhile, processes are killed, and the disk fills up. Then it checks whether everything holds.
 //
 // Invariants:
-// - What is drawn comes from the seed. What also depends on the machine's timing, such as which request meets which fault,
-//   comes out differently each time.
-// - Whatever happens, nothing outlives `end`: no process, no mount, no file.
-// - Nothing is waited for without a bound. What is not there by then is a violation, not an error of the run.
+// - What is drawn comes from the seed. What also depends on the machine's timing, such as which request meets which fault, differs each time.
+// - Whatever happens, nothing is left after `end`: no process, no mount, no file.
+// - Every wait has a limit. What is not there by then is a violation, not an error of the run.
 
 import { setMaxListeners } from "node:events";
 import { join } from "node:path";
@@ -25,30 +24,30 @@ import { makeState } from "./state.mjs";
 import { startTabs } from "./tab-caller.mjs";
 
 const AT_A_TIME = 6;
-/** Some stalls are longer than an attempt, some callers than their patience. */
+/** Some stalls are longer than an attempt, and some callers have less patience than that. */
 const OPTIONS = { retryIntervalMs: 50, attemptTimeoutMs: 2_000 };
 const GIVE_UP_AFTER_MS = 1_500;
-/** Everything is there in seconds, on a slow machine in a minute. */
+/** Usually everything is there in seconds, on a slow machine in a minute. */
 const SETTLE_MS = 240_000;
-/** Where something did not come, what depends on it hardly does; the run is to end, and to say why. */
+/** Used after a wait has failed: what depends on it will hardly come, and the run must end and say why. */
 const SETTLE_AFTER_FAULT_MS = 10_000;
 const LOOK_MS = 200;
-/** Whoever ends a run early waits so long for what is being started. */
+/** How long ending a run early waits for what is being started. */
 const LAST_WORK_MS = 30_000;
 const TICK_MS = 15_000;
-/** Who makes sessions: of `solo` each has one of its own, those of `duo` contend for one, as all tabs do. */
+/** The clients with sessions. Each in `solo` has its own session; those in `duo` contend for one, as do all tabs. */
 const TILLS = { solo: ["http"], duo: ["socket", "http"], tabs: ["http", "socket", "http", "auto", "http"] };
-/** As `page/tills.js` calls them. */
+/** The name of sessions in `page/tills.js`. */
 const SESSION = "till";
 const AT_A_TIME_IN_A_TAB = 3;
 const DUO_PAUSE_MS = 300;
-/** Each book of sessions has so many numbers, from its first on. */
+/** Each book of sessions gets this many numbers for its deposits. */
 const NUMBERS_OF_A_BOOK = 1e9;
 export const EVERYTHING = { page: true, nodes: 2, hand: true, batches: true, tills: true, tabs: true, smallDisk: true, memory: true };
 
 /**
- * `parts`: what of `EVERYTHING` takes part; `naive`, `forgets`, `leaks`, `renames` and `loses`: what is broken on purpose; `settleMs`: how long the
- * end may take; `say`: is given a line now and then.
+ * `parts`: which parts of `EVERYTHING` take part. `naive`, `forgets`, `leaks`, `renames` and `loses`: what is broken on purpose. `settleMs`: the
+ * limit for each wait at the end. `say`: called with a line now and then.
  */
 export class Run {
   #settings;
@@ -56,7 +55,7 @@ export class Run {
   #ending = new AbortController();
   #callers = [];
   #tabs;
-  /** Of sessions. */
+  /** The books of sessions. */
   #tillBooks = [];
   #lastSeqs = new Map();
   #isStuck = false;
@@ -82,7 +81,7 @@ export class Run {
     const common = { book: this.book, atATime: AT_A_TIME, after };
     const options = { ...OPTIONS, url: this.proxy.url };
     for (let index = 0; index < parts.nodes; index += 1) {
-      // The callers of the first give up, and its answers come later.
+      // The callers of the first one give up, and its answers come later.
       const more = index === 0 ? { giveUpAfterMs: GIVE_UP_AFTER_MS } : {};
       const journal = join(this.state.folder, `journal-${index}`);
       this.#callers.push(await startNode({ ...common, name: `node-${index}`, options: { ...options, ...more }, journal, forgets }));
@@ -111,13 +110,13 @@ export class Run {
     return book;
   }
 
-  /** Has everything happen that is drawn, be the machine as slow as it may, and goes on to the end of the time. */
+  /** Makes everything happen that is drawn, however slow the machine is, and runs until the time is over. */
   async rage() {
     const { seed, durationMs, parts, loses, say } = this.#settings;
     const startedMs = Date.now();
     const named = (name) => this.#callers.filter((caller) => caller.name.startsWith(name));
     const [page, nodes, tabs] = [named("page"), named("node"), named("tab")];
-    // No tab is started while its browser is down.
+    // One after another, so that no tab is started while its browser is down.
     let turn;
     const inTurn = (caller, lastsMs) => (turn = Promise.all([turn]).then(() => this.#restart(caller, lastsMs)));
     const browsers = [...page, ...(this.#tabs ? [this.#tabs] : [])];
@@ -148,7 +147,7 @@ export class Run {
       }
     });
     const ticker = setInterval(() => say(JSON.stringify(this.figures())), TICK_MS);
-    // One that fails ends the others: nothing is being started any more when this rejects.
+    // A failing lane ends the others. So when this rejects, nothing is being started any more.
     let failure;
     const ending = (error) => {
       failure ??= error;
@@ -159,13 +158,13 @@ export class Run {
     if (failure) throw failure;
   }
 
-  /** Equal load on processes that nobody kills any more. Takes note of what does not stop growing. */
+  /** Puts an equal load on processes that are no longer killed. Notes which of them do not stop growing. */
   async weigh() {
     const { leaks } = this.#settings;
     for (const caller of this.#callers) caller.stop();
     this.proxy.shares = BRISK;
     await this.#until("nothing is under way", () => this.#callers.every(({ underWay }) => underWay.length === 0));
-    // The garbage of clients is collected, so they don't disturb one another; that of the server isn't.
+    // Clients are weighed together, because their garbage is collected. The server's is not, so it is weighed alone.
     const clients = this.#callers.filter(({ name }) => isWeighed(name));
     await Promise.all(clients.map((caller) => this.#weigh(clientLoad(caller, leaks))));
     if (!leaks) await this.#weigh(serverLoad(this.server));
@@ -177,7 +176,7 @@ export class Run {
     if (!isLevel) this.book.faults.push(`the memory of ${name} grows and grows under the same load`);
   }
 
-  /** The network is good from here on. Waits until every caller has its answer, and no key keeps a record. */
+  /** Makes the network good, then waits until every caller has its answer and no key keeps a record. */
   async settle() {
     for (const caller of this.#callers) caller.stop();
     this.proxy.shares = CALM;
@@ -195,7 +194,7 @@ export class Run {
     });
   }
 
-  /** Each session is taken over once more, and all that is in it acknowledged: what is left of it then must not depend on what it was. */
+  /** Takes each session over once more, and acknowledges everything in it. What a key keeps of it then must not depend on what it was. */
   async #endSessions() {
     const { tills, memory } = this.#settings.parts;
     const weighed = tills && memory ? [WEIGHED_IN_SESSION] : [];
@@ -206,7 +205,7 @@ export class Run {
     return this.#tillBooks.flatMap(({ accounts }) => accounts);
   }
 
-  /** Stops the server and resolves to all that does not hold, a line each. */
+  /** Stops the server. Resolves to everything that does not hold, a line each. */
   async check() {
     const { naive, durationMs, parts } = this.#settings;
     const balances = new Map();
@@ -247,7 +246,7 @@ export class Run {
     };
   }
 
-  /** Ends all there is, though some of it fail to end. `work`: what may be starting something just now. */
+  /** Ends everything, even if some of it fails to end. `work`: what may be starting something at this moment. */
   async end(work) {
     this.#ending.abort();
     await Promise.race([work, delay(LAST_WORK_MS, undefined, { ref: false })]).catch(() => {});
@@ -275,7 +274,7 @@ export class Run {
         this.#isStuck = true;
         const waiting = this.#callers.filter(({ underWay }) => underWay.length > 0).map(({ name, underWay }) => `${name} waits for ${underWay.join(" ")}`);
         const fault = `in ${boundMs} ms it did not come to this: ${what} (${waiting.join(", ")})`;
-        // What comes next may hang, and then nobody would read it.
+        // Said at once, because what comes next may hang, and then nobody would read it.
         say(fault);
         this.book.faults.push(fault);
         return;
@@ -285,18 +284,18 @@ export class Run {
   }
 }
 
-/** Those whose session others contend for wait most of the time. */
+/** Clients that contend for a session are left out, because they wait most of the time. */
 const isWeighed = (name) => name === "page" || /^node-(solo-)?\d+$/.test(name);
 
 function* wrongWithFile({ file, integrity, unacknowledged, kept: { epoch, sessions } }, closed) {
   if (integrity !== "ok") yield `${file}: ${integrity}`;
-  // Nobody acknowledges that it took a session over, or closed a place.
+  // Taking a session over, and closing a place, are records that nobody acknowledges.
   if (unacknowledged > (epoch > 0 ? epoch + closed : 0)) yield `${file}: ${unacknowledged} records that nobody has acknowledged, with ${epoch} take-overs`;
-  // The last place, with its outcome.
+  // The last place is kept, with its outcome.
   for (const [places] of sessions.filter(([places]) => places > 1)) yield `${file}: a session keeps ${places} places of which all but one are acknowledged`;
 }
 
-/** A run from its start to its end: `{ violations, figures, files, takeOvers }`. `signal` ends it early. */
+/** Makes a run from start to end. Resolves to `{ violations, figures, files, takeOvers }`. `signal` ends it early. */
 export async function runChaos({ signal, ...settings }) {
   const run = new Run(settings);
   const { parts = EVERYTHING } = settings;

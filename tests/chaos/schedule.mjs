@@ -1,12 +1,12 @@
-// When what is killed and when the disk fills up: drawn before the run begins.
+// When what is killed, and when the disk fills up: drawn before the run begins.
 //
 // Invariants:
-// - It is a function of the seed and the length of the run, and of nothing else.
-// - In a minute everything happens at least once.
+// - It depends on the seed and the length of the run only.
+// - In a minute, everything happens at least once.
 
 import { stream } from "./random.mjs";
 
-/** Of each kind, the least and most ms from one event to the next, and how long it lasts. */
+/** For each kind: the least and most ms between two events, and how long one lasts. */
 const KINDS = {
   server: { gapMs: [3_000, 9_000], lastsMs: [0, 500] },
   browser: { gapMs: [8_000, 18_000], lastsMs: [0, 1_500] },

@@ -1,6 +1,6 @@
-// The workerd of a run: killed, and started again on the same files at another port.
+// The workerd of a run. It is killed, and started again on the same files, at another port.
 //
-// Invariant: a workerd that ends without having been killed here is a fault of the run, not one of its events.
+// Invariant: if workerd ends without being killed here, that is a violation, not one of the run's events.
 
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ export async function startServer(state) {
 }
 
 class Server {
-  /** Whatever ended by itself. */
+  /** The workerds that ended by themselves. */
   deaths = [];
   counts = { kills: 0, fullDisk: 0 };
   #options;
@@ -38,12 +38,12 @@ class Server {
     });
   }
 
-  /** For the proxy; undefined while it is down. */
+  /** The address for the proxy; undefined while the server is down. */
   get address() {
     return this.#workerd && new URL(this.#workerd.url);
   }
 
-  /** `kill -9`. */
+  /** Does `kill -9`. */
   async kill() {
     const workerd = this.#workerd;
     this.#workerd = undefined;
@@ -54,15 +54,15 @@ class Server {
     return residentBytes(this.#workerd.pid);
   }
 
-  /** Acknowledges past the proxy. */
+  /** Acknowledges ids, without the proxy. */
   async acknowledge(key, ids) {
     const response = await fetch(`${this.#workerd.url}/semel/v1/keys/${encodeURIComponent(key)}/acks`, { method: "POST", body: JSON.stringify({ ids }) });
     if (response.status !== 204) throw new Error(`acks: ${response.status} ${await response.text()}`);
   }
 
   /**
-   * Takes a session over, past the proxy, and acknowledges all that is in it with one more request. Resolves to its last number before that.
-   * A client that was fenced before may just be about to take it over again.
+   * Takes a session over, without the proxy, and acknowledges everything in it with one more request. Resolves to its last number before that. Tries
+   * again if it is fenced: a client that was fenced before may just be taking the session over.
    */
   async endSession(account, name) {
     for (;;) {
@@ -81,7 +81,7 @@ class Server {
     return fetch(this.#workerd.url + path, { method: "POST", headers, body: JSON.stringify(json), signal: AbortSignal.timeout(30_000) });
   }
 
-  /** Asks past the proxy. */
+  /** Reads a path, without the proxy. */
   async get(path) {
     const response = await fetch(this.#workerd.url + path, { signal: AbortSignal.timeout(30_000) });
     if (!response.ok) throw new Error(`GET ${path}: ${response.status} ${await response.text()}`);

@@ -1,29 +1,32 @@
-// The oracle of one session that several callers may contend for: which deposits there are, and whether what became of each is so.
+// The oracle of one session that several callers may contend for: which deposits there are, and whether what their callers were told is true.
 //
-// Each amount is drawn from so many numbers that two sets of a few deposits hardly ever have the same sum. So the answers, put in order by their
-// entries, are a chain: what lies between two of them is a set of deposits that nobody heard of, which their number and sum tell.
+// Amounts are drawn from so many numbers that two sets of a few deposits hardly ever have the same sum. So the answers, ordered by their entries, are
+// a chain:
+// between two of them is a set of deposits without a known answer, which their number and sum identify.
 //
 // What must hold:
-// - There is one order, each deposit is in it once at most, and its answer tells its place there: to its own caller.
-// - Deposits of one caller are in it in the order of its calls, over kills and take-overs too.
-// - Every caller gets a definite answer, or its process was killed meanwhile. An error with `executed` "no" speaks of what is not there.
-// - What a killed process still had in its store is answered later. What it had not was either never sent, and is not there; or
-//   its answer had reached the process, and died with it. What was answered with its outcome is there, whoever heard it.
-// - Where an answer is said to be acknowledged by a later holder, the deposit is there.
-// - The session has taken no more numbers than there are deposits that are made, or were refused as those are that take one.
+// - There is one order. Each deposit is in it at most once, and its own caller's answer tells its place there.
+// - Deposits of one caller are in the order of its calls, even over kills and take-overs.
+// - Every caller gets a definite answer, or its process was killed meanwhile. An error with `executed` "no" is about a deposit that is not in the
+//   order.
+// - What a killed process still had in its store is answered later. What it had not was never sent, and is not in the order; or its answer had
+//   reached the
+//   process, and died with it. A deposit that was answered with its outcome is in the order, whoever got the answer.
+// - If an answer is said to be acknowledged by a later holder, the deposit is in the order.
+// - The session has taken no more numbers than there are deposits that are made, or that were refused in a way that takes a number.
 
 import { stream } from "./random.mjs";
 
-/** So a session of any run stays below 2^53, and another follows it. */
+/** With these limits the sum of a session stays below 2^53. After that many deposits, another session begins. */
 const AMOUNT_MAX = 2 ** 39;
 const DEPOSITS_OF_A_SESSION = 2 ** 13;
 const IMPATIENT = 0.1;
 const PATIENCE_MS = [0, 600];
-/** What may be refused for good: see `Book`. */
+/** The codes with which a deposit may be refused for good: see `Book`. */
 const REFUSALS = ["cancelled", "poisoned", "fenced"];
-/** What may be all that there is to tell where others hold the session: so many have held it since, or its holder has freed the answer. */
+/** All that may be known if others hold the session: so many have held it since, or its holder has released the answer. */
 const UNTOLD = ["fenced", "acknowledged"];
-/** What the proxy may have passed on to a process that died with it. Whoever heard anything else had to send again. */
+/** Answers that the proxy may have passed to a process that died with them. A caller that got any other had to send again. */
 const OUTCOMES = ["executed", "replayed"];
 const ANSWERS = [...OUTCOMES, ...REFUSALS, ...UNTOLD];
 
@@ -37,7 +40,7 @@ export class SessionBook {
   #random;
   #amounts = new Set();
 
-  /** `name`: of its accounts; `first`: its first number, so that no other book has any of its own; `isContended`: whether it has several holders. */
+  /** `name`: of its accounts. `first`: its first number, so that no other book has the same. `isContended`: whether the session has several holders. */
   constructor({ seed, name, first, isContended }) {
     this.#name = name;
     this.#first = first;
@@ -49,7 +52,7 @@ export class SessionBook {
     return [...new Set([...this.deposits.values()].map(({ account }) => account))];
   }
 
-  /** A new deposit, to be made by a client. */
+  /** A new deposit, for a client to make. */
   next(client) {
     const count = this.deposits.size;
     const [impatience, abortMs] = [this.#random.next(), Math.round(this.#random.between(...PATIENCE_MS))];
@@ -66,19 +69,19 @@ export class SessionBook {
     }
   }
 
-  /** A client told an answer. Returns whether it is definite. */
+  /** Notes an answer that a client told. Returns whether it is definite. */
   told(n, answer) {
     this.deposits.get(n).answers.push(answer);
     return isDefinite(answer);
   }
 
-  /** A client was killed with some deposits under way; the next one on its store found there what is `stored`. */
+  /** A client was killed while the deposits `underWay` waited. The next one found `stored` in its store. */
   reopened(underWay, stored) {
     for (const n of underWay) this.deposits.get(n).wasKilled = true;
     for (const n of stored) this.deposits.get(n).wasStored = true;
   }
 
-  /** Who has made a deposit. */
+  /** The client that makes a deposit. */
   clientOf(n) {
     return this.deposits.get(n).client;
   }
@@ -87,15 +90,15 @@ export class SessionBook {
     return this.deposits.get(n).answers.some(isDefinite);
   }
 
-  /** How many callers had an outcome, and how many were told that another holds the session. */
+  /** How many callers got an outcome, and how many were told that another client holds the session. */
   get counts() {
     const all = [...this.deposits.values()].flatMap(({ answers }) => answers);
     return { made: all.filter(isOutcome).length, fenced: all.filter(({ error }) => error?.code === "fenced").length };
   }
 
   /**
-   * Everything that is wrong, a line each. `balances`: `{ balance, entries }` of each account by its id; `lastSeqs`: the last number of the
-   * session at each; `sent`: what the proxy saw of a deposit, by its number; `isSeen`: whether it sees those of a client.
+   * Everything that is wrong, a line each. `balances`: `{ balance, entries }` of each account, by its id. `lastSeqs`: the last number of the session
+   * at each. `sent`: what the proxy saw of a deposit, by its number. `isSeen`: whether the proxy sees what a client sends.
    */
   violations({ balances, lastSeqs, sent, isSeen }) {
     const found = [...this.faults];
@@ -116,11 +119,11 @@ export class SessionBook {
 const UNSENT = { heard: new Set() };
 const hasHeard = ({ heard }, statuses) => statuses.some((semel) => heard.has(semel));
 
-/** A session that was closed leaves what it had to the next. */
+/** A session that was closed leaves its requests to the next one. */
 const isDefinite = ({ error }) => error?.code !== "closed";
-/** An outcome that is whole: its body ends as the ledger's do. */
+/** Whether an outcome is complete: its body ends as the ledger's do. */
 const isOutcome = ({ status, text }) => status === 200 && /^\{"id":"[^"]+","balance":\d+,"entries":\d+\}$/.test(text);
-/** Whether it says nothing of what became of the deposit. */
+/** Whether an answer says nothing about what became of the deposit. */
 const isUntold = ({ error }) => error?.executed === "unknown" && UNTOLD.includes(error.code);
 
 function* wrongWith(deposit, seen, isContended) {
@@ -146,7 +149,7 @@ function* wrongWith(deposit, seen, isContended) {
   else if (seen && seen !== UNSENT && !hasHeard(seen, ANSWERS) && deposit.abortMs === undefined) yield `it was sent and had no answer, and its client did not know it any more`;
 }
 
-/** What is wrong with the order of all. */
+/** What is wrong with the order of all deposits. */
 function* wrongWithSession(deposits, account, lastSeq, { mayBeMade, isTold }) {
   const answered = deposits.flatMap((deposit) => outcomesOf(deposit)).sort((one, other) => one.entries - other.entries);
   const unheard = new Set(deposits.filter((deposit) => mayBeMade(deposit) && deposit.answers.filter(isDefinite).every(isUntold)));
@@ -167,7 +170,7 @@ function* wrongWithSession(deposits, account, lastSeq, { mayBeMade, isTold }) {
   }
   yield* wrongWithOrder(order);
   const made = new Set(order.map(({ deposit }) => deposit));
-  // A place that was taken without effect was closed, or poisoned; only an impatient caller has one closed.
+  // A place that was taken without effect was closed, or the deposit was poisoned. Only impatient callers close places.
   const isFreed = ({ abortMs, answers }) => abortMs === undefined && answers.some(({ error }) => error?.code === "acknowledged");
   for (const { n } of deposits.filter((deposit) => isFreed(deposit) && !made.has(deposit))) yield `of deposit ${n} it was said that its answer is acknowledged, and it is not there`;
   for (const { n } of deposits.filter((deposit) => isTold(deposit) && !made.has(deposit))) yield `deposit ${n} was answered with its outcome, and it is not there`;
@@ -176,7 +179,7 @@ function* wrongWithSession(deposits, account, lastSeq, { mayBeMade, isTold }) {
   if (lastSeq !== undefined && !(lastSeq >= account.entries && lastSeq <= numbers)) yield `it has taken ${lastSeq} numbers, for ${account.entries} deposits that are made and at most ${numbers - account.entries} that took a number and were not`;
 }
 
-/** Where the order of a caller's deposits is not that of its calls. Within a gap it is not known. */
+/** What is wrong with the order of each caller's deposits. Between two answers, the order is not known. */
 function* wrongWithOrder(order) {
   const last = new Map();
   for (const { deposit, isUnheard } of order) {
@@ -192,7 +195,7 @@ function outcomesOf(deposit) {
   return [...texts].map((text) => ({ ...JSON.parse(text), deposit }));
 }
 
-/** So many of the deposits that come to a sum; undefined where there are none. */
+/** Finds `count` deposits with that sum; undefined if there are none. */
 function setOf(deposits, count, sum, from = 0) {
   if (count === 0) return sum === 0 ? [] : undefined;
   for (let at = from; at <= deposits.length - count; at += 1) {

@@ -1,7 +1,7 @@
-// The folder with the state of the run: on a small tmpfs that can be filled up, where the system lets us mount one.
+// The folder with the state of a run: on a small tmpfs that can be filled up, if the system allows to mount one.
 //
 // Invariants:
-// - Only the objects' files are on the small disk. What starts a workerd is beside it: a full disk must not stop that.
+// - Only the objects' files are on the small disk. What workerd needs to start is beside it, because a full disk must not prevent a start.
 // - `release` leaves nothing behind: no mount, no file.
 
 import { mkdir, open, readdir, rm } from "node:fs/promises";
@@ -10,11 +10,11 @@ import { run, StepError } from "../../scripts/setup/step.mjs";
 import { stateFolder } from "../e2e/folders.mjs";
 
 const CHUNK = Buffer.alloc(64 * 1024, 1);
-/** So much a minute is enough for what the clients make in it, several times over. The disk must be full only when told. */
+/** Several times what the clients write in a minute. The disk must be full only when `fill` fills it. */
 const BYTES_A_MINUTE = 64 << 20;
 const BYTES_MAX = 1 << 30;
 
-/** Makes the folder. `after`: is given what removes it. */
+/** Makes the folder. `after`: gets what removes it. */
 export async function makeState(after) {
   const state = new State(await stateFolder("semel-chaos-"));
   after(() => state.release());
@@ -26,7 +26,7 @@ class State {
   fills = 0;
   /** Whether it is on a small disk. */
   isSmall = false;
-  /** Why it is not, though that was asked for. */
+  /** Why it is not, although that was asked for. */
   leftOut;
 
   constructor(folder) {
@@ -34,7 +34,7 @@ class State {
     this.objects = join(folder, "objects");
   }
 
-  /** Puts it on a small disk, large enough for so long a run, if the system lets us. */
+  /** Puts it on a small disk that is large enough for a run of this length, if the system allows that. */
   async mount(durationMs) {
     const bytes = Math.min(BYTES_MAX, Math.ceil((BYTES_A_MINUTE * Math.max(60_000, durationMs)) / 60_000));
     try {
@@ -50,7 +50,7 @@ class State {
     return join(this.objects, "filler");
   }
 
-  /** Takes all that is free, to the last byte that a small write can get. */
+  /** Takes all free room, to the last byte that a small write can get. */
   async fill() {
     this.fills += 1;
     const file = await open(this.#filler, "a");
@@ -74,14 +74,16 @@ class State {
     await rm(this.#filler, { force: true });
   }
 
-  /** Takes what SQLite has committed since it last tidied up: what a server leaves that answers before it has stored. It must not run. */
+  /**
+   * Deletes what SQLite has committed since its last checkpoint, as if the server answered before it stored. Call it while the server is not running.
+   */
   async loseLogs() {
     const logs = (await readdir(this.objects, { recursive: true })).filter((name) => /-(wal|shm)$/.test(name));
     for (const name of logs) await rm(join(this.objects, name));
   }
 
   async release() {
-    // A process that was killed a moment ago may still hold it.
+    // A process that was just killed may still hold it.
     if (this.isSmall) await run("umount", [this.objects]).catch(() => run("umount", ["-l", this.objects]));
     this.isSmall = false;
     await rm(this.folder, { recursive: true, force: true, maxRetries: 10 });

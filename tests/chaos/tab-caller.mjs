@@ -1,18 +1,18 @@
-// Tabs of one Chromium that contend for a session: each is a client of its own, and all share one store.
+// Tabs of one Chromium that contend for a session. Each is a client, and all share one store.
 //
 // Invariants:
-// - What a tab leaves, another may go on with: an answer is told to who made the deposit, whichever tab told it.
-// - A tab may be killed alone; with the browser all are.
+// - What a tab leaves, another may go on with. An answer goes to the client that made the deposit, whichever tab told it.
+// - A tab may be killed alone. With the browser, all are killed.
 
 import { fileURLToPath } from "node:url";
 import { browse, crash } from "../e2e/browser.mjs";
 import { Caller } from "./caller.mjs";
 
 const PAGE = fileURLToPath(new URL("page", import.meta.url));
-/** Whoever was fenced waits so long for its turn, by its place among the tabs. */
+/** How long a client that was fenced waits for its turn, times its place among the tabs. */
 const PAUSE_MS = 60;
 
-/** Starts them. `transports`: that of each; `after`: is given what ends the browser; `browsing`: starts it. */
+/** Starts them. `transports`: that of each tab. `after`: gets what ends the browser. `browsing`: starts the browser. */
 export async function startTabs({ book, atATime, options, transports, after, browsing = browse }) {
   const onTold = (answer) => callers.find(({ name }) => name === book.clientOf(answer.n)).told(answer);
   const tabs = new Tabs(await browsing(after, { page: PAGE, onTold }));
@@ -36,7 +36,7 @@ class Tabs {
     this.browser = browser;
   }
 
-  /** `kill -9` of the browser. */
+  /** Does `kill -9` to the browser. */
   async kill() {
     this.kills += 1;
     this.isRunning = false;
@@ -49,19 +49,19 @@ class Tabs {
     await Promise.all(this.callers.map((caller) => caller.start()));
   }
 
-  /** How often one of them was killed, and the browser was not. */
+  /** How often a tab was killed without the browser. */
   get killsAlone() {
     return this.callers.reduce((all, { killsAlone }) => all + killsAlone, 0);
   }
 
-  /** Errors that nobody caught in a page. */
+  /** Uncaught errors of all pages. */
   get errors() {
     return this.browser.errors.map((error) => `tabs: ${error.stack ?? error}`);
   }
 }
 
 class TabCaller extends Caller {
-  /** Whether the proxy sees what it sends: some go by sockets, and any may go on with what it left. */
+  /** Whether the proxy sees what it sends. It does not: some tabs use sockets, and any tab may go on with what another left. */
   isSeen = false;
   killsAlone = 0;
   #tab;

@@ -1,18 +1,18 @@
-// What a client of the run does with the SDK: the same in the page and in a Node process.
+// What a client of a run does with the SDK, both in a page and in a Node process.
 //
 // Invariants:
-// - Each answer is told as soon as it is there; one by `onrecovered`, before the SDK may forget it.
+// - Each answer is told as soon as it is there; one that comes by `onrecovered` is told before the SDK may forget it.
 // - Every URL of a deposit carries its number: `?n=17`.
 
-/** More than any account ever has: a withdrawal of it is an outcome that changes nothing. */
+/** More than any account ever has: withdrawing it has an outcome, but changes nothing. */
 const TOO_MUCH = 2 ** 52;
-/** As much as a small answer with its headers. */
+/** The size of a small answer with its headers. */
 const LEAKED_BYTES = 1024;
 
 export class Client {
   #semel;
   #tell;
-  /** What a client that leaks keeps. */
+  /** What a client keeps that leaks. */
   #leaked = [];
 
   /** `tell(n, answer)` resolves once the run has it. */
@@ -20,7 +20,7 @@ export class Client {
     this.#tell = tell;
   }
 
-  /** Opens the outbox, and returns the numbers of the deposits that it has stored from before. */
+  /** Opens the outbox. Resolves to the numbers of the deposits that it had stored before. */
   async open(Semel, options) {
     this.#semel = await Semel.open(options);
     return this.pending();
@@ -34,12 +34,12 @@ export class Client {
   takeRecovered() {
     this.#semel.onrecovered = async ({ url, response, error }) => {
       const n = numberOf(url);
-      // Of the load, which is about no deposit, nobody keeps a book.
+      // Requests of the load belong to no deposit, and are not in the book.
       if (n !== undefined) await this.#tell(n, { by: "onrecovered", ...(error ? refusal(error) : await outcome(response)) });
     };
   }
 
-  /** Makes a deposit. With `abortMs`, its caller loses patience after so long. */
+  /** Makes a deposit. With `abortMs`, its caller loses patience after that time. */
   async deposit({ n, account, amount, abortMs }) {
     const signal = abortMs === undefined ? undefined : AbortSignal.timeout(abortMs);
     const request = { method: "POST", body: JSON.stringify({ amount }), signal };
@@ -48,9 +48,9 @@ export class Client {
   }
 
   /**
-   * So many changes that are recorded and acknowledged and leave the balance as it is, some at a time: a load that can be
-   * repeated. Each caller has an account of its own: at one, they would wait for one another. `leaks`: something of each answer is
-   * kept for good, which must be found.
+   * A load that can be repeated: makes `count` changes that are recorded and acknowledged, but leave the balance as it is. There is a caller for each
+   * account, because at one account they would wait for one another. With `leaks`, something of each answer is kept for good, which the run must
+   * find.
    */
   async load(accounts, count, leaks) {
     let left = count;
@@ -59,7 +59,7 @@ export class Client {
         left -= 1;
         const request = { method: "POST", body: JSON.stringify({ amount: TOO_MUCH }) };
         const answer = await this.#semel.fetch(`/accounts/${account}/withdraw`, request).then(outcome, refusal);
-        // A caller that gave up has its answer by `onrecovered`.
+        // A caller that gave up gets its answer by `onrecovered`.
         if (answer.status !== 409 && answer.error?.code !== "gave-up") throw new Error(`a withdrawal of too much was answered with ${JSON.stringify(answer)}`);
         if (leaks) this.#leaked.push(new Uint8Array(LEAKED_BYTES));
       }

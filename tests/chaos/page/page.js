@@ -1,4 +1,4 @@
-// The client of the run that is a page, with its outbox in IndexedDB, or one that contends for sessions. It tells by a request that it awaits.
+// The client of a run that is a page: with an outbox in IndexedDB, or contending for sessions. It tells the run by a request that it awaits.
 
 import { Semel } from "semel";
 import { Client } from "./client.js";
@@ -9,7 +9,7 @@ const tell = async (n, answer) => {
   if (response.status !== 204) throw new Error(`/tell: ${response.status}`);
 };
 
-/** The rows of all sessions of this origin. */
+/** Resolves to the rows of all sessions of this origin. */
 async function rows() {
   const all = [];
   for (const { name } of await indexedDB.databases()) {

@@ -1,16 +1,17 @@
-// What a client of the run does with sessions: the same in pages and in Node processes.
+// What a client of a run does with sessions, both in pages and in Node processes.
 //
 // Invariants:
-// - Each answer is told as soon as it is there; one by `onrecovered`, before the SDK may forget it.
-// - Calls at an account are made in the order in which they were asked for. After somebody else has taken the session over, it is taken
-//   back: once all calls in it have their answers, after a pause, and when there is something to go on with.
+// - Each answer is told as soon as it is there; one that comes by `onrecovered` is told before the SDK may forget it.
+// - Calls at an account are made in the order in which they were asked for. If another client has taken the session over, it is taken back: once all
+//   its calls
+//   have their answers, after a pause, and when there is something to go on with.
 
 import { numberOf, outcome, refusal } from "./client.js";
 
 const NAME = "till";
 /** The account of the load. */
 const WEIGHED = "weighed-till";
-/** More than any account ever has: a withdrawal of it is an outcome that changes nothing. */
+/** More than any account ever has: withdrawing it has an outcome, but changes nothing. */
 const TOO_MUCH = 2 ** 52 + 2 ** 51;
 
 export class Tills {
@@ -20,16 +21,16 @@ export class Tills {
   #transport;
   #store;
   #pauseMs;
-  /** By account. */
+  /** The sessions, by account. */
   #tills = new Map();
 
-  /** `tell(n, answer)` resolves once the run has it; `rows()` to what is stored of sessions, in bytes. */
+  /** `tell(n, answer)` resolves once the run has it. `rows()` resolves to what is stored of sessions, in bytes. */
   constructor(tell, rows) {
     this.#tell = tell;
     this.#rows = rows;
   }
 
-  /** Opens what makes sessions, and returns the numbers of the deposits that are stored from before. */
+  /** Opens what makes sessions. Resolves to the numbers of the deposits that were stored before. */
   async open(Semel, options, { transport, store, pauseMs }) {
     this.#transport = transport;
     this.#store = store;
@@ -38,7 +39,7 @@ export class Tills {
     return this.pending();
   }
 
-  /** The rows are the SDK's own; what is asked for is in them as it is sent. */
+  /** Resolves to the numbers of what is stored. The format of rows is the SDK's own, but the URL is in them as it is sent. */
   async pending() {
     const texts = (await this.#rows()).map((row) => new TextDecoder("latin1").decode(row));
     return texts.flatMap((text) => /[?]n=(\d+)&till/.exec(text)?.[1] ?? []).map(Number);
@@ -49,14 +50,14 @@ export class Tills {
     for (const account of accounts) this.#till(account);
   }
 
-  /** Makes a deposit. With `abortMs`, its caller loses patience after so long. */
+  /** Makes a deposit. With `abortMs`, its caller loses patience after that time. */
   async deposit({ n, account, amount, abortMs }) {
     const signal = abortMs === undefined ? undefined : AbortSignal.timeout(abortMs);
     const answer = await this.#call(account, `/accounts/${account}/deposit?n=${n}&till`, { amount }, signal);
     await this.#tell(n, { by: "promise", ...answer });
   }
 
-  /** As `Client` does, with as many callers as there are accounts, all in one session. */
+  /** Makes the same load as `Client` does, with as many callers as there are accounts, but all in one session. */
   async load(accounts, count) {
     let left = count;
     const caller = async () => {
@@ -95,7 +96,7 @@ export class Tills {
     if (this.#tills.get(account) === till) this.#tills.set(account, this.#taken(account, till));
   }
 
-  /** Takes a session over, once nothing is under way in the one `before`. */
+  /** Takes a session over, once nothing is under way in the session `before`. */
   #taken(account, before) {
     const till = { calls: 0 };
     till.session = (async () => {
@@ -107,7 +108,7 @@ export class Tills {
       }
       const onrecovered = async ({ url, response, error }) => {
         const n = numberOf(url);
-        // Of the load, which is about no deposit, nobody keeps a book.
+        // Requests of the load belong to no deposit, and are not in the book.
         if (n !== undefined) await this.#tell(n, { by: "onrecovered", ...(error ? refusal(error) : await outcome(response)) });
       };
       return this.#semel.session(`accounts/${account}`, NAME, { transport: this.#transport, store: this.#store?.(), onrecovered, onended: () => this.#over(account, till) });
