@@ -1,4 +1,4 @@
-//! What must hold of what an administrator forgets and deletes, and what may be said and done of it afterwards.
+//! What must hold when an administrator has a key forget, deletes or cancels, and what may be answered and executed afterwards.
 
 use super::{Oracle, Violation, violation};
 use crate::letter::Exchange;
@@ -6,7 +6,7 @@ use crate::snapshot::Row;
 use semel_core::id::Principal;
 
 impl Oracle {
-    /// A key was told to forget; its fence is there now.
+    /// A key was told to forget, and has its fence there now.
     pub fn forgot(&mut self, key: &str, (before_s, fence_s): (i64, i64), now_ms: i64) -> Result<(), Violation> {
         if fence_s < before_s {
             return violation("fence", format!("{key} was told to forget, and its fence is at {fence_s}"));
@@ -14,12 +14,12 @@ impl Oracle {
         self.see("admin: forgets");
         let fence = self.fences_s.entry(key.to_owned()).or_default();
         *fence = (*fence).max(before_s);
-        // Without first-sent, what has passed is protected for one retention more.
+        // A request without first-sent that the fence has passed is protected for one more retention.
         self.unprotect(key, now_ms + self.retention_ms_min(), |_| true);
         Ok(())
     }
 
-    /// An administrator's request has been dealt with, or that of somebody who is none.
+    /// An administrator's request was answered, or a pretender's.
     pub(super) fn administered(&mut self, key: &str, exchange: &Exchange, code: &str) -> Result<(), Violation> {
         let (message, reply) = (&exchange.letter.message, &exchange.reply);
         let is_administrator = exchange.principal == Principal::administrator().as_str();
@@ -41,7 +41,7 @@ impl Oracle {
                 let row = exchange.before.rows.get(&id).filter(|row| row.is_record());
                 if let Some(row) = row {
                     let next = check_reduced(&id, row, exchange.after.rows.get(&id))?;
-                    // The rest is judged as if it had been so before.
+                    // The rest is judged as if the record had been reduced before.
                     std::rc::Rc::make_mut(&mut judged.before).rows.insert(id, next);
                 }
             }
@@ -62,7 +62,7 @@ impl Oracle {
             return violation("deleted", format!("{key} was deleted and has {after:?}"));
         }
         let at_ms = after.rows.get(own).map_or(0, |row| row.at_ms);
-        // No fence stands for what is packed.
+        // The fence doesn't stand in for packed tombstones, so they must stay.
         let mut packed = exchange.before.rows.iter().filter(|(_, row)| row.is_packed && !row.has_lapsed(at_ms));
         if let Some((id, row)) = packed.find(|(id, _)| !after.rows.contains_key(*id)) {
             return violation("left", format!("{id} left with all of {key}: {row:?}"));
@@ -80,7 +80,7 @@ impl Oracle {
                 story.has_left = true;
             }
             if at == key && story.first_sent_s.is_none() {
-                // It counts as new.
+                // Without first-sent, the id counts as new.
                 (story.never_ran_ms, story.first_seen_ms, story.kept_ms) = (None, None, None);
                 (story.until_ms, story.is_unbounded, story.panics) = (0, false, 0);
             }
@@ -96,7 +96,7 @@ impl Oracle {
     }
 }
 
-/// A deleted record is one that can't be told from one that expired; what has not run never will.
+/// A deleted record must look like one that expired. A request that has not run must never run.
 fn check_reduced(id: &str, row: &Row, next: Option<&Row>) -> Result<Row, Violation> {
     let state = if row.state == "suspect" { "cancelled" } else { "expired" };
     match next.filter(|next| next.state == state && next.principal == row.principal) {

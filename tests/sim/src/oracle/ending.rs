@@ -6,7 +6,7 @@ use semel_core::client::KEPT_S_MAX;
 use semel_core::problem::Executed;
 
 impl Oracle {
-    /// Checks what each wish came to, and that nothing happened of which nobody was told.
+    /// Checks what came of each wish, and that there is no effect that the oracle was not told of.
     pub fn check_end<'a>(&self, keys: impl Iterator<Item = (&'a str, &'a Snapshot)>) -> Result<(), Violation> {
         for (key, seen) in keys {
             if seen.effects != self.effects.get(key).copied().unwrap_or(0) {
@@ -34,7 +34,7 @@ impl Oracle {
         for got in wish.got.iter().chain(&wish.told) {
             self.check_got(number, wish, story, got)?;
         }
-        // What may run again without first-sent may have several outcomes.
+        // Without first-sent, a request may run again and have several outcomes.
         let is_one = effects <= 1;
         let outcomes = wish.got.iter().chain(&wish.told).filter(|got| matches!(got, Got::Outcome(..)));
         if is_one && outcomes.collect::<Vec<_>>().windows(2).any(|pair| pair[0] != pair[1]) {
@@ -47,14 +47,14 @@ impl Oracle {
             return Ok(());
         }
         match (wish.is_stored, !wish.is_told()) {
-            // Its tab closed before it was in the store.
+            // The tab closed before the request was stored, so it must not have run.
             (false, true) if effects > 0 => violation("lost", format!("{number} ran, never stored")),
             (true, true) => violation("lost", format!("nobody got the answer to {number}")),
             _ => Ok(()),
         }
     }
 
-    /// Whether what a caller got is true, and as much as could be said.
+    /// Whether what a caller got is true, and says as much as could be known.
     fn check_got(&self, number: usize, wish: &Wish, story: &IdStory, got: &Got) -> Result<(), Violation> {
         let effects = story.effects_ms.len();
         let (code, executed) = match got {
@@ -65,10 +65,10 @@ impl Oracle {
             Got::Failure(code, executed) => (code.as_str(), executed),
         };
         let is_true = match executed {
-            // By hand, it may be cancelled in a way that says nothing of what was before.
+            // A request by hand may be cancelled without first-sent, which says nothing of what was before.
             Executed::No if wish.browser.is_none() && code == "cancelled" => true,
             Executed::No => effects == 0 || story.first_sent_s.is_none(),
-            // What is refused may be the cancellation, which ran.
+            // The refused request may be the cancellation, which ran.
             Executed::Yes => effects > 0 || (wish.browser.is_none() && wish.is_given_up),
             Executed::Unknown => true,
         };
@@ -77,18 +77,18 @@ impl Oracle {
         }
         let is_due = match code {
             "store-failed" => self.plan.fail_store > 0,
-            // Without its row, nobody knows what came of it, nor that it was acknowledged.
+            // Without its row, the client doesn't know what came of the request, nor that it was acknowledged.
             "acknowledged" => wish.is_lost,
-            // Who asks, or is called again, after it was settled.
+            // A caller that asks for the answer, or calls again, after the request was settled.
             "outcome-lost" => wish.is_lost || wish.is_shared || self.may_be_overslept(),
             "fingerprint-mismatch" => wish.is_disputed,
-            // Of what another tab sees to, only the waiting ends.
+            // If another tab has the request in hand, giving up ends only the waiting.
             "gave-up" => wish.is_shared && wish.is_given_up,
-            // By its key, or by the client alone of what has never left.
+            // The key has cancelled it, or the client alone withdrew a request that had never left.
             "cancelled" => (wish.is_given_up || story.is_administered) && (story.told.contains(code) || !wish.is_sent),
             "outside-window" | "forgotten" | "poisoned" => story.told.contains(code),
             "outcome-expired" if story.is_administered && story.told.contains(code) => true,
-            // Whoever sends by hand without first-sent may learn that it is too late.
+            // A client by hand that sends without first-sent may learn that it is too late.
             "outcome-expired" => {
                 wish.browser.is_none() && (story.told.contains(code) || self.is_told_of_cancellation(wish, code))
             }
@@ -97,21 +97,22 @@ impl Oracle {
         if is_due { Ok(()) } else { violation("answer", format!("{number} was answered {got:?}")) }
     }
 
-    /// Whether what another tab has kept for one that is frozen may be gone when that wakes up: after a day, as far as the server's clock jumps.
+    /// Whether an answer that another tab kept for a frozen one may be gone when that wakes up. It is kept for a day, and the
+    /// server's clock may jump further.
     fn may_be_overslept(&self) -> bool {
         let jumped_ms = self.plan.jump_ms_max.saturating_mul(self.plan.jumps as i64);
         self.plan.freezes > 0 && jumped_ms > KEPT_S_MAX * 1000
     }
 
-    /// Whether an id may be that of the other payload which was tried under it: an administrator has deleted what was there, and whichever came first since
-    /// counted as new.
+    /// Whether the id may belong to the other payload that was tried under it: an administrator has deleted the record, and the
+    /// next attempt of either payload counted as new.
     pub fn may_be_anothers(&self, number: usize) -> bool {
         let Some(wish) = self.wishes.get(&number).filter(|wish| wish.is_disputed) else { return false };
         let story = self.ids.get(&(wish.key.clone(), wish.id.clone()));
         story.is_some_and(|story| story.is_administered && story.first_sent_s.is_none())
     }
 
-    /// Whether a key said so of the cancellation itself.
+    /// Whether the key said this of the cancellation itself.
     fn is_told_of_cancellation(&self, wish: &Wish, code: &str) -> bool {
         let own = (wish.key.clone(), format!("cancel-{}", wish.id));
         self.ids.get(&own).is_some_and(|story| story.told.contains(code))

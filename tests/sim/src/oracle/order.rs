@@ -1,15 +1,15 @@
-//! What must hold of the requests that a tab makes one after the other at a key, whoever sends them.
+//! What must hold of requests that a tab makes in order at a key, whoever sends them.
 //!
 //! Invariants:
-//! - A request takes effect only once those before it have, or are answered, or are never to be: given up, or gone with the store or
-//!   before they reached it.
-//! - None takes effect behind one that was asked for later, not even one that was given up.
+//! - A request takes effect only after each earlier one has taken effect, is answered, or will never have to: it was given up, or
+//!   is gone with the store or before it was stored.
+//! - No request takes effect after one that was asked for later, not even a request that was given up.
 
 use super::{Oracle, Violation, violation};
 use crate::letter::Sender;
 
 impl Oracle {
-    /// Something that somebody wants takes effect for the first time.
+    /// A wish takes effect for the first time.
     pub(super) fn check_order(&mut self, number: usize, from: Sender) -> Result<(), Violation> {
         let Some((at, lane)) = self.place_of(number) else { return Ok(()) };
         let has_run = |number: &usize| self.happened.contains_key(&number.to_string());
@@ -32,7 +32,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether something that is wanted has to wait for its turn.
+    /// Whether a wish has to wait for its turn.
     pub(super) fn has_to_wait(&self, number: usize) -> bool {
         let before = self.place_of(number).map(|(at, lane)| lane[..at].to_vec()).unwrap_or_default();
         before.iter().any(|before| !self.wishes[before].is_answered)

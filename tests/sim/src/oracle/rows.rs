@@ -4,9 +4,9 @@ use super::{Oracle, Violation, violation};
 use crate::letter::Exchange;
 use crate::snapshot::Row;
 
-/// A tombstone outlives the latest deadline by so much.
+/// How long a tombstone outlives the latest deadline.
 const GRACE_MS: i64 = 60_000;
-/// No deadline is further ahead.
+/// The furthest that a deadline may lie ahead.
 const AHEAD_MS: i64 = 120_000;
 
 impl Oracle {
@@ -41,7 +41,7 @@ impl Oracle {
                     self.see(format!("fate: {} {kind} first-sent leaves", row.state));
                     self.check_departure(key, id, row, exchange, now_ms)?;
                 }
-                // It had left, though it is still where it was packed, and the id is new.
+                // The packed tombstone had lapsed, though it was still stored, and the id is new.
                 Some(next) if next.state != row.state && row.has_lapsed(now_ms) => {
                     self.check_departure(key, id, row, exchange, now_ms)?;
                 }
@@ -81,7 +81,7 @@ impl Oracle {
         story.until_ms = story.until_ms.max(until_ms.unwrap_or(0).min(latest_ms));
     }
 
-    /// A row has left, or has been overwritten by nothing.
+    /// A row has left, or was overwritten because its id is new.
     fn check_departure(
         &mut self,
         key: &str,
@@ -96,10 +96,11 @@ impl Oracle {
         let is_used_again = self.is_used_again(id);
         let story = self.id(key, id);
         if first_sent_s.is_none() || is_passed {
-            // What still comes counts as new, for the handler as well, or is refused.
+            // An attempt that still comes is refused or counts as new, for the handler as well.
             story.panics = 0;
         }
-        // What is acknowledged may leave at once. What expires was not; an acknowledgement is of a row before it, whose id was new again.
+        // An acknowledged row may leave at once. An expired row was not acknowledged itself: the acknowledgement belongs to an
+        // earlier row, after which the id was new.
         let is_acked = story.kept_ms.is_some() && story.acked == story.effects_ms.len() && row.state != "expired";
         let state = if is_acked { "acknowledged" } else { row.state };
         let is_right = match state {
@@ -109,14 +110,14 @@ impl Oracle {
                 story.kept_ms.is_none_or(|kept_ms| kept_ms <= now_ms)
             }
             "acknowledged" if story.is_unbounded => first_sent_s.is_some_and(|first_sent_s| first_sent_s < fence_s),
-            // Not while what was sent may still arrive and run, whatever was said of it.
+            // Such a row must not leave while an attempt may still arrive and run, whatever the client said.
             "acknowledged" => {
-                // A packed row has no first-sent of its own, but all that was sent of it had one.
+                // A packed row has no first-sent, but every attempt of its id had one.
                 let told_s = first_sent_s.or(story.first_sent_s);
                 let is_refused = told_s.is_some_and(|told_s| told_s < fence_s);
-                // Those of an id that was used again may, for longer than was said when it was acknowledged.
+                // Attempts of an id that was used again may arrive for longer than its acknowledgement said.
                 let is_over = story.sent_ms < now_ms || is_refused || is_used_again;
-                // What had a row that outlived them, and is packed below it, lapses by itself where the row went with all of its key.
+                // A packed tombstone below a row that outlived it lapses by itself if that row went with the whole key.
                 let is_left_over = is_used_again && row.is_packed && is_refused && row.has_lapsed(now_ms);
                 story.until_ms + GRACE_MS <= now_ms && is_over || is_left_over
             }
@@ -124,7 +125,7 @@ impl Oracle {
             _ => first_sent_s.is_some() && is_passed,
         };
         if first_sent_s.is_none() {
-            // What was said of the one that left says nothing of the new one.
+            // What was said of the request that left doesn't count for the new one.
             (story.until_ms, story.is_unbounded) = (0, false);
         }
         if is_right {
@@ -135,7 +136,7 @@ impl Oracle {
     }
 }
 
-/// What no fence can refuse stays for one retention, from when the fence has passed it.
+/// A row that no fence can refuse stays for one retention from when the fence has passed it.
 fn check_lapse(id: &str, (row, next): (&Row, &Row), fence_s: i64, at_least_ms: i64) -> Result<(), Violation> {
     let is_passed = next.first_sent_s.is_none() && row.at_ms.div_euclid(1000) < fence_s;
     if is_passed && next.lapses_ms.is_some_and(|lapses_ms| lapses_ms >= at_least_ms) {

@@ -1,8 +1,9 @@
-//! What must hold of who waits for no longer than they would.
+//! What must hold of callers that wait no longer.
 //!
 //! Invariants:
-//! - It is told to who made the request, when their time is over and not before, and to all who wait for it in that tab.
-//! - It says nothing of whether it ran, nor that it will not: it goes on, and what comes of it is judged as if nobody had been told.
+//! - When the time of a caller is over, and not before, all who wait for the request in that tab are told.
+//! - They are told neither whether it ran nor that it won't. The request goes on, and its result is judged as if nobody had been
+//!   told.
 
 use super::{Got, Oracle, Violation, violation};
 use crate::tab::Caller;
@@ -10,7 +11,7 @@ use semel_core::client::Failure;
 use semel_core::problem::{Executed, Retry};
 
 impl Oracle {
-    /// All who wait for something in a tab are told to wait no longer, at this time of the tab's.
+    /// All who wait for a request in a tab are told to wait no longer, at this time of the tab's clock.
     pub fn released(
         &mut self,
         number: usize,
@@ -41,7 +42,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// An answer comes to nobody.
+    /// An answer comes for which nobody waits.
     pub fn recovered(&mut self, number: usize, got: &Got) {
         if !self.of(number).is_released {
             return;
