@@ -423,7 +423,7 @@ pub(crate) fn of_together(seed: u64) -> u64 {
     seed ^ 0x06E0_0C03_3170_0000
 }
 
-/// The seed for the deadlines in that run, likewise.
+/// The seed for what was added to that run later, for instance deadlines, likewise.
 pub(crate) fn of_deadlines(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0DEA_D11E_0000_0000
 }

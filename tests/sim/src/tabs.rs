@@ -266,17 +266,17 @@ impl Sim {
         {
             let changed = Some(Changed::Pending(entry.clone()));
             self.push(self.now_ms, Event::In(tab, Happening::Changed(ticket, changed)));
-            // Ticket 0: the report was made already.
+            // The report was already made, so this one has the ticket 0.
             return self.later(1_000, Event::Transaction { tab, ticket: 0, id, change: Box::new(change) });
         }
-        // In the order in which they were asked for, as IndexedDB does it.
+        // The store makes changes in the order in which they were asked for, like IndexedDB.
         let done_ms = self.tabs[tab].stored_ms.max(self.now_ms + self.rng.i64(0..=STORE_MS_MAX));
         self.tabs[tab].stored_ms = done_ms;
         self.push(done_ms, Event::Transaction { tab, ticket, id, change: Box::new(change) });
     }
 
     pub fn transact(&mut self, tab: usize, ticket: Ticket, id: &str, change: &Change) {
-        // Of a tab that closed meanwhile, the store may have taken it or not.
+        // The change of a tab that closed meanwhile may have reached the store or not.
         let is_lost = !self.tabs[tab].is_open && (self.is_twin(Twin::SendBeforePersisting) || self.rng.bool());
         if is_lost {
             return;
@@ -314,7 +314,7 @@ impl Sim {
             (Change::Withdraw, Changed::Withdrawn) => {
                 self.oracle.see("row: taken back");
                 let number = self.oracle.number_of(id);
-                // Its caller is told so, if its tab is there.
+                // The caller is told so, if its tab still exists.
                 self.oracle.of(number).is_stored = false;
             }
             (Change::Raise { .. } | Change::Look, Changed::Settled(settled)) if settled.kept.is_some() => {

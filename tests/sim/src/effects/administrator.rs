@@ -1,11 +1,13 @@
-//! An administrator who looks at what a key has sent, thinks for a while, and then has one of what was seen given up, sent again or dropped; and
-//! one who has a key forget its sessions.
+//! An administrator who looks at the effects of a key, waits for a while, and then has one of those given up, sent
+//! again or dropped. Another administrator has a key forget its sessions.
 //!
 //! Invariants:
-//! - What is drawn here comes of a stream of its own: a run without it is as it would be if this were not here.
-//! - What is on its way to a key while that forgets is lost: a take-over that came afterwards would begin a session, and what has run and came once
-//!   more would have the answer that it was never heard of.
-//! - Who gets no answer asks the same again until there is one: in the end it is known what was mended.
+//! - The decisions come from another stream of random numbers, so a run without them is as if this module did not
+//!   exist.
+//! - Messages that are under way to a key while it forgets are lost. Otherwise a take-over that arrived afterwards
+//!   would begin a session, and a request that has run and arrived once more would be answered as if it had never been
+//!   heard of.
+//! - A request without an answer is sent again until there is one, so that in the end it is known what was mended.
 
 use super::bank::key_of;
 use super::run::{Event, Run};
@@ -15,32 +17,32 @@ use semel_core::server::effects::{Heard, Sending};
 use semel_support::{START_MS, post};
 use std::collections::BTreeSet;
 
-/// Between a look and what comes of it.
+/// The longest time between a look and the request that follows from it, in ms.
 const THINKS_MS_MAX: i64 = 5_000;
 
-/// The first of each lane.
+/// The first effect of each lane.
 const FIRSTS: &str = "SELECT lane, id, coalesce(json_extract(CAST(body AS TEXT), '$.name'), id) FROM semel_effects AS one \
                       WHERE seq = (SELECT min(seq) FROM semel_effects WHERE lane = one.lane) ORDER BY lane";
 const PARKED: &str = "SELECT number, id, coalesce(json_extract(CAST(body AS TEXT), '$.name'), id) FROM semel_effects_parked ORDER BY number";
 
-/// What is to be done with one.
+/// What to do with an effect.
 #[derive(Debug, Clone)]
 pub struct Mending {
     account: usize,
     what: &'static str,
-    /// The lane, or the number.
+    /// The number of the lane, or of the parked effect.
     place: i64,
     id: String,
     name: String,
 }
 
-/// The names of what was mended; of calls, which have none, the ids.
+/// The names of the effects that were mended; for calls, which have no name, the ids.
 #[derive(Debug, Default)]
 pub struct Mended {
     pub given_up: BTreeSet<String>,
     pub again: BTreeSet<String>,
     pub dropped: BTreeSet<String>,
-    /// Of what was dropped, the calls, with their keys.
+    /// The calls that were dropped, each with its key.
     pub dropped_calls: Vec<(usize, String)>,
 }
 
@@ -57,13 +59,13 @@ impl Run {
         }
     }
 
-    /// Has a key forget what was last used before this second.
+    /// Lets a key forget what was last used before this second.
     pub(super) fn forget(&mut self, account: usize) {
         let on_its_way: Vec<(i64, u64)> = {
             let is_to = |sending: &Sending| {
                 sending.key.as_ref().is_some_and(|key| key.as_str() == key_of(&account.to_string()))
             };
-            // A credit that comes again, and whose answer nobody waits for, may still come.
+            // A credit that arrives again, and whose answer nobody waits for, may still arrive.
             let is_lost =
                 |from: &Option<(usize, u32)>, sending: &Sending| from.is_some() || sending.url.ends_with("/sessions");
             let is_chosen = |event: &Event| matches!(event, Event::Arrival(from, sending) if is_to(sending) && is_lost(from, sending));
@@ -96,14 +98,14 @@ impl Run {
         self.push(self.now_ms + after_ms, Event::Mend(self.mendings.len() - 1, true));
     }
 
-    /// What can be given up, or mended: place, id and name of each.
+    /// The effects that can be given up or mended: the place, id and name of each.
     fn places(&self, account: usize, what: &str) -> Vec<(i64, String, String)> {
         let rows = self.keys[account].world.database.query(if what == "park" { FIRSTS } else { PARKED });
         let text = |value: &Value| value.clone().into_text().unwrap_or_default();
         rows.iter().map(|row| (row[0].as_integer().unwrap_or(0), text(&row[1]), text(&row[2]))).collect()
     }
 
-    /// Does it.
+    /// Makes the request.
     pub(super) fn mend(&mut self, number: usize, is_first: bool) {
         let Mending { account, what, place, id, name } = self.mendings[number].clone();
         if is_first && self.mutant == Some(Mutant::Twin(Twin::MendedByPlace)) {

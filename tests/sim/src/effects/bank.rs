@@ -1,6 +1,8 @@
-//! The handler: a transfer takes money from one account, and emits credits to others. Some call an address outside, all with the same words.
+//! The handler: a transfer takes money from one account, and emits credits to others. Some transfers call an address
+//! outside, all with the same request.
 //!
-//! Invariant: a credit says which transfer it is of, and when that was made: one that was made anew, after its account was put back, is another.
+//! Invariant: a credit names its transfer, and when that was made. If a transfer is made anew after its account was
+//! restored, its credit is another.
 
 use super::outside::url_of;
 use semel_core::message::{Method, Request, Response};
@@ -10,11 +12,11 @@ use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError};
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-/// Each account has so much at first.
+/// The first balance of each account.
 pub const FIRST: i64 = 1_000_000;
-/// Every so manieth transfer is refused by an outcome.
+/// One in so many transfers is refused with an outcome.
 const REFUSED: i64 = 9;
-/// Every so manieth transfer makes a call.
+/// One in so many transfers makes a call.
 const CALLS: i64 = 3;
 
 const TABLES: [&str; 5] = [
@@ -28,7 +30,7 @@ const TABLES: [&str; 5] = [
 /// The handler of a key.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    /// Whether it knows no credits for now.
+    /// Whether credits are an unknown path for now.
     pub is_closed: Cell<bool>,
 }
 

@@ -1,15 +1,19 @@
-//! Effects that leave: transfers between accounts, each a key, by what its handler emits, and calls to an address outside. A run of its own, under faults of its own.
+//! Effects: another run, under its own faults. Accounts, each a key, make transfers by the effects that their handlers
+//! emit, and calls to an address outside.
 //!
-//! What is sent may be lost, late, or come twice, and so may answers; objects end between any two statements, their module may be made
-//! anew under them, one key is put back to an earlier instant, and somebody takes the ids of closings before they come. In the end all is sent, and of what was committed each credit is there once.
+//! Messages may be lost, late, or arrive twice, and so may answers. Objects end between any two statements, their
+//! module may be made anew under them, one key is restored to an earlier instant, and somebody takes the ids of
+//! closings before these arrive. At the end all effects are sent, and each credit that was committed exists once.
 //!
-//! - [`run`]: one queue of events in the order of time, and the host, as `effects.js` drives the engine; [`options`]: what a seed asks for
-//! - [`administrator`]: who mends what is sent
-//! - [`bank`]: the handler; [`outside`]: the other side of its calls; [`oracle`]: what must hold in the end
+//! - [`run`]: a queue of events in the order of time, and the host, as `effects.js` drives the engine; [`options`]:
+//!   what a seed decides
+//! - [`administrator`]: an administrator who mends effects
+//! - [`bank`]: the handler; [`outside`]: the other side of its calls; [`oracle`]: what must hold at the end
 //!
-//! Invariant: what is drawn here comes of a stream of its own: the other runs are as they would be if this were not here.
+//! Invariant: the decisions come from another stream of random numbers, so the other runs are as if this module did not
+//! exist.
 
-// Each is documented where it says more than its name.
+// An item has a comment only if that says more than its name.
 #![allow(missing_docs)]
 
 mod administrator;

@@ -1,15 +1,15 @@
-//! What a seed asks for of effects that leave.
+//! What a seed decides about effects.
 
 use fastrand::Rng;
 
 /// The options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Over what time, in ms. Faults last twice as long.
+    /// The time over which things are begun, in ms. Faults last twice as long.
     pub busy_ms: i64,
     /// How many accounts there are, each a key.
     pub accounts: usize,
-    /// How many requests there are that transfer. In three of four seeds there are none, and no run.
+    /// How many requests there are that transfer money. In three of four seeds there are none, and no run.
     pub transfers: usize,
     /// The share of messages that are lost, in percent.
     pub lose: u32,
@@ -29,21 +29,23 @@ pub struct Options {
     pub renewals: usize,
     /// How often a key does not know credits, for a while.
     pub refusals: usize,
-    /// How often the first key is put back. Then nothing is sent to it: of what is put back others have forgotten nothing.
+    /// How often the first key is restored. Then nothing is sent to it, because the senders would not send again what
+    /// it has forgotten.
     pub restores: usize,
-    /// How often an administrator looks at a key. Where one is put back there is none: what was mended would be undone, and nobody told.
+    /// How often an administrator looks at a key. If a key is restored there is no administrator: what was mended would
+    /// be undone, and nobody told.
     pub administrations: usize,
     /// The share of closings whose id somebody at the other key takes before they come, in percent.
     pub takes: u32,
-    /// How often an administrator has a key forget its sessions, and all else that is as old. Nobody mends anything then: what may have run is
-    /// sent again by whoever takes that upon himself.
+    /// How often an administrator has a key forget its sessions, and everything else that is as old. Nobody mends
+    /// anything then: whoever sends again what may have run does so at their own risk.
     pub forgets: usize,
     /// How often the clock of a key's machine goes back.
     pub clock_backs: usize,
 }
 
 impl Options {
-    /// Those of a seed.
+    /// The options of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_effects(seed));
         let mut mending = Rng::with_seed(crate::plan::of_mending(seed));

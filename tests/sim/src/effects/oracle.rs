@@ -1,9 +1,10 @@
-//! What must hold once all is sent: money is neither made nor lost, and each credit is there once, in the order of the commits.
+//! What must hold once all effects are sent: money is neither made nor lost, and each credit exists once, in the order
+//! of the commits.
 //!
 //! Invariants:
-//! - It reads what is committed at the keys, and what an administrator was told, and nothing else.
-//! - Nobody but who was named is given up, sent again or dropped.
-//! - What a key that was put back has forgotten to have sent is money that was made: by who has put it back, and nobody else.
+//! - The oracle reads only what is committed at the keys, and what an administrator was told.
+//! - Only the effects that an administrator named are given up, sent again or dropped.
+//! - If a restored key has forgotten that it sent a credit, money was made. Only the restore may do that.
 
 use super::administrator::Mended;
 use super::bank::{FIRST, key_of};
@@ -13,20 +14,20 @@ use semel_core::server::Value;
 use semel_support::Database;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an account has to say.
+/// What an account contains.
 #[derive(Debug)]
 pub struct Account {
     balance: i64,
-    /// What it has sent: the name and the target, in order.
+    /// The credits that it has sent, in order: name, target and amount.
     sent: Vec<(String, String, i64)>,
-    /// What it got: the name and the sender, in order.
+    /// The credits that it got, in order: name, sender and amount.
     got: Vec<(String, String, i64)>,
-    /// What is parked, what is known of whether it ran, and why it is.
+    /// The credits that are parked, what is known of whether each ran, and why it is parked.
     parked: BTreeMap<String, (String, String)>,
-    /// How many calls it has made, and which are parked, and why.
+    /// How many calls it has made, and which are parked, with the reason.
     calls: i64,
     parked_calls: BTreeMap<String, String>,
-    /// How much waits.
+    /// How many effects wait.
     pub waiting: i64,
 }
 
@@ -43,7 +44,7 @@ impl Account {
         let calls = "SELECT id, reason FROM semel_effects_parked WHERE target NOT LIKE 'key %'";
         let calls = database.query(calls).into_iter();
         Self {
-            // Of an account that nobody has used there is no table.
+            // An account that nobody has used has no table.
             balance: balances.first().and_then(|row| row[0].as_integer()).unwrap_or(FIRST),
             sent: rows("SELECT name, target, amount FROM sent ORDER BY at"),
             got: rows("SELECT name, sender, amount FROM got ORDER BY at"),
@@ -55,10 +56,11 @@ impl Account {
     }
 }
 
-/// Why something is parked that an administrator has given up.
+/// The reason of an effect that an administrator has given up.
 const GIVEN_UP: &str = "an administrator gave it up";
 
-/// Checks all accounts, of which the first was put back or not, and some have forgotten sessions or not, and tells what came about.
+/// Checks all accounts, of which the first was restored or not, and some have forgotten sessions or not. Returns what
+/// happened.
 pub fn check(
     accounts: &[Account],
     (was_put_back, has_forgotten): (bool, bool),
@@ -87,7 +89,7 @@ pub fn check(
                     money += amount;
                 }
             }
-            // What was sent again went behind all that waited.
+            // Effects that were sent again went behind all that waited.
             let is_in_order = |name: &&String| names.contains(name) && !mended.again.contains(*name);
             let in_order: Vec<_> = got.iter().map(|(name, ..)| name).filter(is_in_order).collect();
             let sent = account.sent.iter().filter(|(_, target, _)| *target == to.to_string()).map(|(name, ..)| name);
@@ -108,7 +110,7 @@ pub fn check(
             match (times, parked.map(|(executed, _)| executed.as_str())) {
                 (0, None) => money -= amount,
                 (1, None) => see("is credited"),
-                // It was acknowledged before its key was put back, so the other one has its outcome no more.
+                // It was acknowledged before its key was restored, so the other key no longer has its outcome.
                 (0 | 1, Some("unknown")) if from == 0 && was_put_back => {
                     see("is parked, and nobody knows any more whether it ran");
                     money -= amount * (1 - times as i64);
@@ -132,7 +134,7 @@ pub fn check(
         }
     }
     for (from, account) in accounts.iter().enumerate() {
-        // What a key that was put back has called for is known to nobody.
+        // Nobody knows for what a restored key has called.
         if from > 0 || !was_put_back {
             check_calls(from, account, mended, &outside.done_of(&from.to_string()))?;
             if account.calls > 0 {
@@ -150,21 +152,23 @@ pub fn check(
     Ok(seen)
 }
 
-/// Whether a credit is parked for what its receiver says for good, or an administrator: it refuses some amounts, a key that is closed has no such path, and a
-/// place that its sender has closed, and has not had time to write so, is cancelled. Whatever else it says may pass.
+/// Whether a credit is parked for a definitive reason. An administrator gave it up, or its receiver refused it for
+/// good: it refuses some amounts, a closed key has no such path, and a place that its sender has closed without having
+/// time to write so is cancelled. Any other answer may pass.
 fn is_for_good((executed, reason): &(String, String)) -> bool {
     let said: &[&str] = if executed == "yes" { &["answered 409"] } else { &["404 not-found", "410 cancelled"] };
     reason == GIVEN_UP || said.iter().any(|said| reason.starts_with(said))
 }
 
-/// Each call has an id of its own, and whatever has become of it is known: it was had outside, is parked, or was dropped.
+/// Checks that each call has its own id, and that it is known what became of each: it arrived outside, is parked, or
+/// was dropped.
 fn check_calls(from: usize, account: &Account, mended: &Mended, done: &BTreeSet<&str>) -> Result<(), Violation> {
     let Account { calls, parked_calls, .. } = account;
     let is_named = |(id, reason): (&String, &String)| reason != GIVEN_UP || mended.given_up.contains(id);
     if !parked_calls.iter().all(is_named) {
         return violation("mended", format!("calls of {from} were given up that nobody has named: {parked_calls:?}"));
     }
-    // Of what an administrator has dropped only that is a call of this key's which has no name.
+    // Of the dropped effects, only the calls of this key count here, which have no name.
     let dropped: Vec<&str> =
         mended.dropped_calls.iter().filter(|(by, _)| *by == from).map(|(_, id)| id.as_str()).collect();
     if let Some(id) = dropped.iter().find(|id| parked_calls.contains_key(**id)) {

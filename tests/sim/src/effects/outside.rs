@@ -1,12 +1,13 @@
-//! The other side of calls to addresses outside: it knows requests by their `Idempotency-Key`, refuses some for good, and fails at times.
+//! The other side of calls to addresses outside. It knows requests by their `Idempotency-Key`, refuses some for good,
+//! and fails at times.
 //!
-//! Invariant: what it has done is done once for each id, whatever the rest of the request says.
+//! Invariant: it does things once for each id, whatever the rest of the request says.
 
 use semel_core::header::unquoted;
 use semel_core::server::effects::{Heard, Sending};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a key calls.
+/// The address that a key calls.
 pub fn url_of(account: &str) -> String {
     format!("https://outside.example/of/{account}")
 }
@@ -20,11 +21,11 @@ impl Outside {
         self.0.get(&url_of(account)).into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// Answers a request. `fails`: whether it is of no use right now.
+    /// Answers a request. `fails`: whether it fails right now.
     pub fn answer(&mut self, sending: &Sending, fails: bool) -> Heard {
         let id = sending.headers.get("idempotency-key").and_then(unquoted).unwrap_or_default();
         let status = match id.as_bytes().first() {
-            // What is no id is no change.
+            // A request without an id changes nothing.
             None => 400,
             _ if fails => 503,
             Some(b'0' | b'1') => 422,

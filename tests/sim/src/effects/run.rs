@@ -1,10 +1,10 @@
-//! The run: one queue of events in the order of time, and the host of each key, as `effects.js` drives its engine.
+//! The run: a queue of events in the order of time, and the host of each key, as `effects.js` drives its engine.
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's.
-//! - What is to be sent is asked for after each call of an engine, and at a constant interval as long as something waits; an object that has
-//!   died is woken by its alarm. What has no answer in time has none.
-//! - After the busy time the faults end, and all that waits must be sent by itself.
+//! - There is no wall clock, no sleeping, and no randomness except from the seed.
+//! - The host asks for effects to send after each call of an engine, and at a constant interval as long as something
+//!   waits. An object that has died is woken by its alarm. An effect without an answer in time gets none.
+//! - After the busy time the faults end, and everything that waits must be sent by itself.
 
 use super::administrator::{Mended, Mending};
 use super::bank::{Accounts, key_of};
@@ -23,29 +23,29 @@ use semel_support::{Call, START_MS, World, post};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Statements of a call, at most: a fault falls on one of them.
+/// The most statements of a call. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 24;
-/// The longest way of a message that is not slow, and of one that is.
+/// The longest that a message is under way, if it is not slow and if it is, in ms.
 const WAY_MS_MAX: i64 = 50;
 const SLOW_WAY_MS_MAX: i64 = 20_000;
-/// So long an answer may take.
+/// How long an answer may take, in ms.
 const ANSWER_MS: i64 = 30_000;
-/// The engine's interval, and a little more.
+/// The engine's interval and a little more, in ms.
 pub(super) const AGAIN_MS: i64 = 1_010;
-/// An object that died with something to send is woken after so long.
+/// After how long an object that died with effects to send is woken, in ms.
 const ALARM_MS: i64 = 5_000;
-/// A run that has not come to rest so long after the faults ended never will.
+/// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
     /// Somebody asks for a transfer, and again until there is an answer.
     Ask(usize),
-    /// What a key has sent arrives; whose object waits for the answer, if any does.
+    /// An effect arrives. The object that waits for the answer, if one does.
     Arrival(Option<(usize, u32)>, Box<Sending>),
-    /// What came of it arrives at the object that has sent it.
+    /// The answer to an effect arrives at the object that has sent it.
     Answer(usize, u32, Box<Sending>, Heard),
-    /// The object looks whether anything is to be sent.
+    /// The object looks for effects to send.
     Look(usize, u32),
     Alarm(usize),
     End(usize),
@@ -54,18 +54,18 @@ pub(super) enum Event {
     Open(usize),
     BackUp,
     Restore,
-    /// The machine's clock goes back.
+    /// The clock of a key's machine goes back.
     GoBack(usize),
     /// An administrator looks at some key.
     Administer,
-    /// An administrator has a key forget all that was used until now.
+    /// An administrator has a key forget everything that was used until now.
     Forget(usize),
-    /// What was seen then is mended: for the first time, or again.
+    /// What an administrator decided after a look is requested, for the first time (`true`) or again.
     Mend(usize, bool),
     Calm,
 }
 
-/// What somebody wants.
+/// A wish: a transfer that somebody wants once.
 struct Wish {
     from: usize,
     call: Call,
@@ -73,10 +73,10 @@ struct Wish {
 
 pub(super) struct Keyed {
     pub world: World<Accounts>,
-    /// How often it has ended: what an object before it waits for is nobody's.
+    /// How often it has ended. What an earlier object waits for is ignored.
     life: u32,
     has_timer: bool,
-    /// How far the machine's clock is behind.
+    /// How far the machine's clock is behind, in ms.
     behind_ms: i64,
 }
 
@@ -85,9 +85,9 @@ pub struct Run {
     pub(super) options: Options,
     pub(super) mutant: Option<Mutant>,
     rng: Rng,
-    /// The administrator's, and that of the clocks.
+    /// Decides about the administrator and the clocks.
     pub(super) mending: Rng,
-    /// That of who takes ids, and that of who has sessions forgotten.
+    /// Decide who takes ids, and who has sessions forgotten.
     taking: Rng,
     pub(super) forgetting: Rng,
     pub(super) now_ms: i64,
@@ -107,7 +107,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run of a plan.
+    /// Makes the run of a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
         let keyed = |account: usize| {
             let config = Config { open: true, ..Config::default() };
@@ -138,7 +138,7 @@ impl Run {
         }
     }
 
-    /// Runs it, and tells what came about.
+    /// Runs the plan. Returns what happened, by name.
     pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
         self.set_up();
         let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX;
@@ -159,7 +159,7 @@ impl Run {
         Ok(seen)
     }
 
-    /// How many credits were sent, and are not forgotten.
+    /// How many credits were sent and are not forgotten.
     pub fn credits(&self) -> i64 {
         self.keys.iter().map(|keyed| keyed.world.database.number("SELECT count(*) FROM sent")).sum()
     }
@@ -167,7 +167,7 @@ impl Run {
     fn set_up(&mut self) {
         let options = self.options.clone();
         for number in 0..options.transfers {
-            // Of what is put back others have forgotten nothing.
+            // A restored key gets no credits, because the senders would not send again what it has forgotten.
             let first = usize::from(options.restores > 0);
             let from = self.rng.usize(0..options.accounts);
             let to: Vec<String> =
@@ -175,7 +175,7 @@ impl Run {
             let body = json!({ "number": number, "to": to }).to_string();
             let call = post(&format!("/accounts/{from}/transfer")).id(&format!("t{number}")).body(body);
             let at_ms = self.rng.i64(0..options.busy_ms);
-            // What is forgotten must not count as new.
+            // A forgotten request must not count as new.
             let first_sent_s = (START_MS + at_ms) / 1000;
             let call = if options.forgets > 0 { call.first_sent_s(first_sent_s) } else { call };
             self.wishes.push(Wish { from, call });
@@ -238,7 +238,7 @@ impl Run {
                 let (from, call) = (self.wishes[number].from, self.wishes[number].call.clone());
                 let heard = self.ask(from, &call);
                 self.note(|| format!("transfer {number} at {from}: {heard:?}"));
-                // Of what was forgotten nobody hears whether it was made.
+                // Nobody hears of a forgotten request whether it was executed.
                 let is_over = |semel: &str| matches!(semel, "outcome-expired" | "forgotten" | "outside-window");
                 let is_done =
                     matches!(&heard, Some(Heard::Answered { status, semel, .. }) if *status == 200 || is_over(semel));
@@ -291,7 +291,7 @@ impl Run {
     }
 
     fn go_back(&mut self, account: usize) {
-        // Now and then by more than the deadline of a take-over is ahead.
+        // Sometimes by more than the deadline of a take-over is ahead.
         let by_ms = self.mending.i64(0..self.options.busy_ms) * 10;
         self.keys[account].behind_ms += by_ms;
         self.see("a clock goes back");
@@ -315,7 +315,7 @@ impl Run {
         }
     }
 
-    /// Whether the object has lived through what it was asked.
+    /// Whether the object has survived the last call.
     fn is_alive(&mut self, account: usize) -> bool {
         let database = &self.keys[account].world.database;
         database.calm();
@@ -335,7 +335,7 @@ impl Run {
         self.push(self.now_ms + ALARM_MS, Event::Alarm(account));
     }
 
-    /// Asks an object; it may end meanwhile, and then there is no answer.
+    /// Asks an object. `None` if it ended meanwhile, so that there is no answer.
     pub(super) fn ask(&mut self, account: usize, call: &Call) -> Option<Heard> {
         self.break_database(account);
         let reply = self.world(account).send(call);
@@ -347,7 +347,7 @@ impl Run {
         Some(Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() })
     }
 
-    /// Sends what is to be sent now, and looks again later if anything waits.
+    /// Sends the effects that are due, and looks again later if any wait.
     fn look(&mut self, account: usize) {
         let chance = self.rng.i64(0..1 << 53);
         while let Some(sending) = self.world(account).send_next_by(chance) {
@@ -382,13 +382,13 @@ impl Run {
         self.later(way_ms, Event::Arrival(Some((from, life)), sending));
     }
 
-    /// A broken connection is told, a message that vanishes is not.
+    /// Loses a message. A broken connection is noticed early; a message that vanishes is noticed by the time-out.
     pub(super) fn lose(&mut self, from: usize, life: u32, sending: Box<Sending>) {
         let after_ms = if self.rng.bool() { WAY_MS_MAX } else { ANSWER_MS };
         self.push(self.now_ms + after_ms, Event::Answer(from, life, sending, Heard::Nothing("lost".to_owned())));
     }
 
-    /// What a key or the outside makes of something that was sent; nothing, where an object ended over it.
+    /// The answer of a key or of the outside to an effect; `None` if an object ended because of it.
     fn received(&mut self, sending: &Sending) -> (String, Option<Heard>) {
         let Some(key) = &sending.key else {
             let fails = self.happens_often(self.options.fail);
@@ -409,7 +409,7 @@ impl Run {
         (to.to_string(), heard)
     }
 
-    /// Somebody who is served at the key takes the id of a closing, before that comes.
+    /// Somebody who uses the key takes the id of a closing before that arrives.
     fn take_id(&mut self, to: usize, sending: &Sending) {
         let is_closing = sending.url.ends_with("/cancel") && !self.is_calm;
         let Some(id) = sending.headers.get("idempotency-key").and_then(unquoted).filter(|_| is_closing) else { return };
@@ -441,7 +441,8 @@ impl Run {
         }
     }
 
-    /// Of an instant between the start of an object and its take-over, what it emits may have been sent since: no backup is of that.
+    /// Makes a backup. Not between the start of an object and its take-over: what it emits then may have been sent
+    /// since.
     fn back_up(&mut self) {
         let database = &self.keys[0].world.database;
         let unsure = "SELECT count(*) FROM semel_effect_lanes WHERE sure IS NOT NULL AND seq > sure";

@@ -1,6 +1,6 @@
-//! What is asked of the key, and what it stores of it.
+//! Requests to the key, and what it stores of them.
 //!
-//! Invariant: nothing here goes through the code under test but the connection.
+//! Invariant: of the code under test, this uses only the connection.
 
 use semel_core::message::Response;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
@@ -11,12 +11,12 @@ use std::rc::Rc;
 /// The outcome that an administrator gives.
 pub const BY_HAND: &str = "by hand";
 
-/// How all begins that the service says of what it made.
+/// The beginning of everything that the service says of what it made.
 pub const MADE: &str = "made ";
 
 const ROWS: &str = "SELECT id, state, crashes, status, body FROM semel_records";
 
-/// What becomes of a request that is in doubt.
+/// What happens to a request that is in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     Report,
@@ -27,7 +27,7 @@ pub enum Route {
 impl Route {
     pub const ALL: [Self; 3] = [Self::Report, Self::Resend, Self::Probe];
 
-    /// Its part in a path.
+    /// Its name in a path.
     pub fn name(self) -> &'static str {
         match self {
             Self::Report => "report",
@@ -37,33 +37,33 @@ impl Route {
     }
 }
 
-/// What is asked.
+/// What somebody asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
     /// An attempt of a request.
     Request,
-    /// The same id by somebody else, or with another body.
+    /// The same id by another principal, or with another body.
     Strange,
     LookUp,
     Cancel,
     Acknowledge,
     Read,
-    /// That it ran, or that it did not.
+    /// An administrator says that it ran (`true`), or that it did not.
     Resolve(bool),
     DeleteRecord,
     DeleteKey,
-    /// The key forgets what came before.
+    /// The key forgets what was first sent before.
     Forget,
 }
 
 impl Errand {
-    /// Whether only one at a time is followed.
+    /// Whether these requests take turns, one at a time.
     pub fn takes_turns(self) -> bool {
         matches!(self, Self::Request | Self::Strange)
     }
 }
 
-/// One thing that is asked, once.
+/// A request that arrives once.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub number: usize,
@@ -92,12 +92,12 @@ pub enum State {
     Other,
 }
 
-/// The rows of requests, by the number of what is wanted.
+/// The rows of requests, by the number of the wish.
 #[derive(Debug, Clone, Default)]
 pub struct View(pub BTreeMap<usize, Row>);
 
 impl View {
-    /// What the object sees.
+    /// The rows as the object sees them.
     pub fn of(database: &Database) -> Self {
         let mut all = BTreeMap::new();
         for row in database.peek(ROWS) {
@@ -122,7 +122,7 @@ impl View {
     }
 }
 
-/// The id of what is wanted.
+/// The id of a wish.
 pub fn id_of(wish: usize) -> String {
     format!("w{wish}")
 }
@@ -131,17 +131,17 @@ fn number_of(id: &str) -> Option<usize> {
     id.strip_prefix('w')?.parse().ok()
 }
 
-/// What was asked of the engine, and what that has changed.
+/// A question to the engine, and what it changed.
 #[derive(Debug, Clone)]
 pub struct Dealt {
     pub asked: Rc<Asked>,
-    /// What had been sent for it, what came of that, and when the engine had said that it is to be sent.
+    /// The call that had been sent for the request, what became of it, and when the engine had decided on it.
     pub settles: Option<(Sent, Ended, i64)>,
-    /// What it answered. `None`: the object ended before, or nobody asked.
+    /// The answer. `None`: the object ended before, or nobody asked.
     pub reply: Option<Reply>,
     /// Whether a statement was made to fail meanwhile.
     pub is_troubled: bool,
-    /// Whether a request that had left for it was under way yet.
+    /// Whether a call for the same wish is still under way.
     pub is_under_way: bool,
     pub before: Rc<View>,
     pub after: Rc<View>,
@@ -149,7 +149,7 @@ pub struct Dealt {
 }
 
 impl Dealt {
-    /// When a probe was decided on that has found nothing.
+    /// If this is a probe that found nothing, when it was decided on.
     pub fn absent_ms(&self) -> Option<i64> {
         match &self.settles {
             Some((Sent::Probe { .. }, Ended::Answered(Response { status: 404, .. }), decided_ms)) => Some(*decided_ms),
@@ -157,7 +157,8 @@ impl Dealt {
         }
     }
 
-    /// Whether what came of it is the outcome, without any doubt: the service says so itself, and not who stands in front of it.
+    /// Whether the result of the call is the outcome without any doubt: the service itself says so, and not something
+    /// in front of it.
     pub fn is_clear(&self) -> bool {
         match &self.settles {
             Some((Sent::Dispatch { times: 1 }, Ended::Answered(response), _)) => {
@@ -171,7 +172,7 @@ impl Dealt {
         }
     }
 
-    /// Whether what came of it belongs to the start that is recorded.
+    /// Whether the result of the call belongs to the start that is recorded.
     pub fn is_of_start(&self) -> bool {
         let times = match &self.settles {
             Some((Sent::Dispatch { times } | Sent::Probe { times, .. }, ..)) => *times,
@@ -181,7 +182,7 @@ impl Dealt {
         row.is_some_and(|row| row.state == State::InDoubt && row.times == times)
     }
 
-    /// Whether what was to be sent, the first time, surely has not left.
+    /// Whether this was the first call for the request and surely did not leave.
     pub fn has_surely_not_left(&self) -> bool {
         matches!(&self.settles, Some((Sent::Dispatch { times: 1 }, Ended::Unreachable(_), _)))
     }

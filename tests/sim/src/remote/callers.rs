@@ -1,8 +1,8 @@
-//! Who asks: callers who want something and ask until they have an answer for good, others who ask besides, and an administrator.
+//! Who asks: callers who ask until they have a definitive answer, others who ask besides, and an administrator.
 //!
 //! Invariants:
-//! - Each attempt of a request has the same id, body and first-sent. Who has acknowledged asks no more.
-//! - What an administrator says of what is in doubt is said at random: whatever it is, it is so from then on.
+//! - Each attempt of a request has the same id, body and first-sent. A caller who has acknowledged asks no more.
+//! - What an administrator says of a request in doubt is chosen at random. Whatever it is, it holds from then on.
 
 use super::asked::{Asked, BY_HAND, Errand, Route, State, id_of};
 use super::host::path_of;
@@ -12,27 +12,27 @@ use crate::oracle::Violation;
 use semel_support::{Call, Reply, START_MS, START_S, acknowledge, admin, get, look_up, post};
 use std::rc::Rc;
 
-/// The longest way of a message that is not slow, and of one that is.
+/// The longest that a message is under way, if it is not slow and if it is, in ms.
 const WAY_MS_MAX: i64 = 50;
 const SLOW_WAY_MS_MAX: i64 = 20_000;
 /// The share of messages that are slow, in percent.
 const SLOW_PERCENT: u32 = 10;
 
-/// What somebody wants.
+/// A wish: something that a caller wants once.
 #[derive(Debug, Clone)]
 pub struct Wish {
     pub route: Route,
     pub first_sent_s: Option<i64>,
-    /// How long its attempts live, those that have a deadline.
+    /// How long after it is sent an attempt is too late, in ms, for attempts with a deadline.
     lives_ms: Option<i64>,
-    /// Whether all have one.
+    /// Whether all attempts have a deadline.
     is_bounded: bool,
     waits_s: Option<u32>,
     is_asked: bool,
     pub is_done: bool,
     has_outcome: bool,
     is_acked: bool,
-    /// The latest deadline of its attempts.
+    /// The latest deadline of its attempts, in Unix ms.
     until_ms: i64,
 }
 
@@ -53,7 +53,7 @@ impl Run {
         }
     }
 
-    /// Somebody wants something, until there is an answer.
+    /// Sends an attempt for a wish, until there is an answer.
     pub(super) fn ask_for(&mut self, wish: usize) {
         if self.wishes[wish].is_done {
             return;
@@ -88,7 +88,7 @@ impl Run {
         Rc::new(Asked { number: self.asked, wish, errand, call })
     }
 
-    /// A message goes on its way to the key, perhaps twice, or is lost.
+    /// Sends a message to the key, perhaps twice, or loses it.
     fn post(&mut self, wish: usize, errand: Errand, call: Call) {
         let asked = self.made_of(wish, errand, call);
         if self.happens_often(self.plan.lose_requests) {
@@ -97,7 +97,7 @@ impl Run {
         }
         let way_ms = self.way_ms();
         if self.happens_often(self.plan.repeat) {
-            // What arrives is an attempt each time.
+            // Each message that arrives is an attempt of its own.
             let again = self.made_of(wish, errand, asked.call.clone());
             self.later(way_ms, Event::Arrival(again));
         }
@@ -108,7 +108,7 @@ impl Run {
         if self.happens_often(SLOW_PERCENT) { SLOW_WAY_MS_MAX } else { WAY_MS_MAX }
     }
 
-    /// An answer leaves the key.
+    /// Checks an answer that leaves the key, and sends or loses it.
     pub(super) fn tell(&mut self, asked: Rc<Asked>, reply: Box<Reply>) -> Result<(), Violation> {
         self.oracle.told(&asked, &reply, self.now_ms)?;
         if !self.happens_often(self.plan.lose_answers) {
@@ -118,7 +118,7 @@ impl Run {
         Ok(())
     }
 
-    /// An answer arrives at who asked.
+    /// A caller gets an answer.
     pub(super) fn told(&mut self, asked: &Asked, reply: &Reply) {
         if asked.errand != Errand::Request {
             return;
@@ -129,7 +129,7 @@ impl Run {
         wish.is_done |= is_outcome || reply.field("retry") == "never";
     }
 
-    /// Somebody asks for something besides, though there may be an answer.
+    /// Asks for something besides, though there may be an answer.
     pub(super) fn ask_besides(&mut self) -> Result<(), Violation> {
         let n = self.rng.usize(0..self.wishes.len());
         let Wish { is_asked, is_acked, has_outcome, is_done, until_ms, is_bounded, first_sent_s, .. } = self.wishes[n];
@@ -143,7 +143,7 @@ impl Run {
                 self.post(n, Errand::Request, call);
             }
             2 => {
-                // Of what is under way, where anything is: that is when it matters what is told.
+                // About a request that is under way, if there is one: that is when the answer matters.
                 let n = self.object.flights.values().next().map_or(n, |flight| flight.asked.wish);
                 self.post(n, Errand::LookUp, look_up(&id_of(n)));
             }
@@ -154,7 +154,7 @@ impl Run {
                 let call = post(&semel_support::call::control("cancel")).id(&own);
                 self.post(n, Errand::Cancel, call.body(format!("{{\"id\":\"{id}\"{first_sent}}}")));
             }
-            // Of what stays in doubt nothing may come of it.
+            // An acknowledgement of a request that stays in doubt has no effect.
             4 | 5 if has_outcome || is_done => {
                 self.wishes[n].is_acked = true;
                 let until = if is_bounded { format!(",\"until\":{until_ms}") } else { String::new() };
@@ -166,7 +166,7 @@ impl Run {
         Ok(())
     }
 
-    /// Somebody asks under an id that is another's, or stands for something else.
+    /// Somebody asks under an id that belongs to another principal, or to another body.
     fn be_strange(&mut self, n: usize) -> Result<(), Violation> {
         if !matches!(self.seen().state_of(n), State::InDoubt | State::Executed) {
             return Ok(());
@@ -177,7 +177,7 @@ impl Run {
         self.arrive(asked)
     }
 
-    /// An administrator acts on something, on what is in doubt as a rule.
+    /// Lets an administrator act on a request, usually one in doubt.
     pub(super) fn administer(&mut self, n: usize) -> Result<(), Violation> {
         let seen = self.seen();
         let in_doubt: Vec<usize> =

@@ -1,10 +1,11 @@
 //! The key, as `remote.js` drives its engine.
 //!
 //! Invariants:
-//! - One request of the key is under way at a time, from its recorded start to its recorded outcome. Who waits for a turn waits no longer than
-//!   its client does, and hears what there is then.
-//! - While commits are held back nothing is sent and no answer leaves; if the object ends meanwhile, none ever does.
-//! - The object may end between any two statements, and between any two steps. It takes all with it that waits.
+//! - One request of the key is under way at a time, from its recorded start to its recorded outcome. A request that
+//!   waits for its turn waits no longer than its client does, and then hears what is known.
+//! - While commits are held back, nothing is sent and no answer leaves. If the object ends meanwhile, nothing ever
+//!   does.
+//! - The object may end between any two statements, and between any two steps. Everything that waits ends with it.
 
 use super::asked::{Asked, Dealt, Errand, Route, View};
 use super::options::{HOLD_MS_MAX, Options, Times};
@@ -23,20 +24,20 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Statements of a call, at most: a fault falls on one of them.
+/// The most statements of a call. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 10;
-/// So many wait for a turn.
+/// How many requests may wait for a turn.
 const WAITING_MAX: usize = 256;
-/// What there is has to be told before the client gives up.
+/// How long before the client gives up it is told what is known, in ms.
 const BEFORE_MS_MAX: i64 = 2_000;
-/// An administrator waits for less long.
+/// How long an administrator waits, in ms.
 const RESOLVE_WAIT_MS: i64 = 5_000;
 
-/// The handler: all is executed elsewhere, by the policy that the path names.
+/// The handler: everything is executed elsewhere, by the policy that the path names.
 #[derive(Debug)]
 pub struct Routes {
     dedup_s: i64,
-    /// By the last deployment.
+    /// As the last deployment set them.
     times: Cell<Times>,
 }
 
@@ -70,17 +71,17 @@ impl Handler for Routes {
     }
 }
 
-/// An attempt that waits for what came of its call.
+/// An attempt that waits for the result of its call.
 #[derive(Debug, Clone)]
 pub struct Flight {
     pub asked: Rc<Asked>,
     pub sent: Sent,
-    /// When the engine said so.
+    /// When the engine decided on the call.
     pub decided_ms: i64,
     has_turn: bool,
 }
 
-/// What happens once all is durable that was committed before.
+/// What happens once everything that was committed before is durable.
 #[derive(Debug)]
 enum Then {
     See(Dealt),
@@ -88,15 +89,15 @@ enum Then {
     Tell(Rc<Asked>, Box<Reply>),
 }
 
-/// The object.
+/// The object of the key.
 pub struct Object {
     world: World<Routes>,
-    /// How often it has ended: what belongs to an earlier one is nobody's.
+    /// How often it has ended. What belongs to an earlier one is ignored.
     pub life: u32,
     has_turn: bool,
     waiting: VecDeque<(Rc<Asked>, i64)>,
     pub flights: BTreeMap<usize, Flight>,
-    /// What is under way no longer, and is gone on with where an answer comes: that is wrong, and one of the mutants.
+    /// Calls that are no longer under way, and whose late answers still count: a mutant.
     late: BTreeMap<usize, Flight>,
     held: Vec<Then>,
     seen: Rc<View>,
@@ -123,7 +124,7 @@ impl Object {
 }
 
 impl Run {
-    /// Something arrives at the key.
+    /// A request arrives at the key.
     pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
         match asked.errand {
             Errand::Resolve(_) => self.resolve(asked, None),
@@ -132,7 +133,8 @@ impl Run {
         }
     }
 
-    /// It has no turn. The engine says whether it has to wait for what is under way; `until_ms`: it has waited before.
+    /// An administrator's settlement takes no turn. The engine says whether it has to wait for what is under way.
+    /// `until_ms`: it has waited before.
     fn resolve(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
         let Some(reply) = self.ask(&asked, Some(None))? else { return Ok(()) };
         let until_ms = until_ms.unwrap_or_else(|| self.waits_until(&asked, RESOLVE_WAIT_MS));
@@ -155,7 +157,7 @@ impl Run {
         Ok(())
     }
 
-    /// It has waited, and what it waited for is over, or its time.
+    /// A request has waited, and what it waited for is over, or its own time is.
     fn go_on_after(&mut self, asked: Rc<Asked>, until_ms: i64) -> Result<(), Violation> {
         match asked.errand {
             Errand::Resolve(_) => self.resolve(asked, Some(until_ms)),
@@ -163,7 +165,7 @@ impl Run {
         }
     }
 
-    /// `until_ms`: it has waited before, and waits no longer than this.
+    /// `until_ms`: the request has waited before, and waits no longer than this.
     fn take_turn(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
         if !self.object.has_turn {
             self.object.has_turn = true;
@@ -189,7 +191,7 @@ impl Run {
             return Ok(());
         }
         let at = self.object.waiting.iter().position(|(asked, until_ms)| {
-            // Who has waited anew, behind another, is told when that is over.
+            // A request that waits anew, behind another, is told when that is over.
             asked.number == number && *until_ms <= self.now_ms
         });
         match at.and_then(|at| self.object.waiting.remove(at)) {
@@ -203,7 +205,7 @@ impl Run {
         self.go_on(asked, has_turn, reply)
     }
 
-    /// What came of a call has arrived.
+    /// The result of a call has arrived.
     pub(super) fn ended(&mut self, life: u32, number: usize, ended: Ended) -> Result<(), Violation> {
         if life != self.object.life {
             return Ok(());
@@ -221,7 +223,7 @@ impl Run {
         self.go_on(asked, has_turn, reply)
     }
 
-    /// The engine has answered; there may be something to send first. `None`: the object has ended.
+    /// The engine has answered. There may be a call to send first. `reply` is `None` if the object has ended.
     fn go_on(&mut self, asked: Rc<Asked>, has_turn: bool, reply: Option<Reply>) -> Result<(), Violation> {
         let Some(reply) = reply else { return Ok(()) };
         if let Some(sent) = self.object.world.take_call() {
@@ -240,7 +242,8 @@ impl Run {
         Ok(())
     }
 
-    /// Asks the engine to answer, to settle a call, or (`None`) what there is while another has the turn. Answers `None` where the object ended.
+    /// Asks the engine to answer, to settle a call, or (`follows` is `None`) for what is known while another request
+    /// has the turn. Returns `None` if the object ended.
     fn ask(
         &mut self,
         asked: &Rc<Asked>,
@@ -298,7 +301,7 @@ impl Run {
         Ok(reply)
     }
 
-    /// What a look-up does to the rows, which is to do nothing.
+    /// What a mutant's look-up does to the rows. A right one does nothing.
     fn look_up_writes(&self) -> Option<&'static str> {
         let outcome = "UPDATE semel_records SET body = CAST('another' AS BLOB) WHERE state = 1";
         let count = "UPDATE semel_records SET crashes = crashes + 1 WHERE state = 7";
@@ -307,7 +310,7 @@ impl Run {
         all.into_iter().find(|(twin, _)| self.is_twin(*twin)).map(|(_, writes)| writes)
     }
 
-    /// Whether a statement is to fail.
+    /// Chooses a fault in the database. Returns whether there is one.
     fn break_database(&mut self) -> bool {
         let n = self.rng.u64(0..STATEMENTS_MAX);
         let (crash, full, fail) = (self.plan.crash_server, self.plan.full_disk, self.plan.fail_statements);
@@ -344,14 +347,14 @@ impl Run {
         }
     }
 
-    /// What was held back becomes durable.
+    /// Makes durable what was held back.
     pub(super) fn release(&mut self, life: u32) -> Result<(), Violation> {
         if life != self.object.life || !self.object.world.database.is_holding() {
             return Ok(());
         }
         self.object.world.database.release();
         for then in std::mem::take(&mut self.object.held) {
-            // What was committed is, though the object may end before all is sent and told.
+            // What was committed stays, even if the object ends before everything is sent and told.
             if self.object.life == life || matches!(then, Then::See(_)) {
                 self.durably(then)?;
             }
@@ -369,7 +372,7 @@ impl Run {
         dies
     }
 
-    /// The object ends, with all that waits in it and all that was not durable yet; the next that comes starts it again.
+    /// Ends the object, with everything that waits in it and is not durable yet. The next request starts it again.
     pub(super) fn end_object(&mut self) {
         let object = &mut self.object;
         object.life += 1;
@@ -382,12 +385,12 @@ impl Run {
         object.seen = Rc::new(View::of(&object.world.database));
     }
 
-    /// The times that are set now.
+    /// The times of the current deployment.
     pub(super) fn times(&self) -> Times {
         self.object.world.handler.times.get()
     }
 
-    /// The key is deployed anew, with other times: what it has in doubt was sent by those before.
+    /// Deploys the key anew with other times. What is in doubt was sent with the former times.
     pub(super) fn deploy(&mut self) {
         let times = self.times().others(&mut self.rng);
         self.oracle.see("elsewhere: other times are set");
@@ -402,11 +405,11 @@ impl Run {
         }
     }
 
-    /// An administrator has the key forget.
+    /// Lets an administrator have the key forget.
     pub(super) fn forget(&mut self, asked: &Rc<Asked>, before_s: i64) -> Result<(), Violation> {
         self.object.world.wall_ms = START_MS + self.now_ms;
         let before = self.object.seen.clone();
-        // Where it fails, it is asked again some time.
+        // If this fails, the key is told again some time.
         drop(self.object.world.forget(before_s));
         self.object.seen = Rc::new(View::of(&self.object.world.database));
         let after = self.object.seen.clone();
@@ -429,7 +432,7 @@ impl Run {
     }
 }
 
-/// The path of a request, which says what becomes of it in doubt.
+/// The path of a request, which says what to do with it in doubt.
 pub fn path_of(route: Route, wish: usize) -> String {
     format!("/{}/{wish}", route.name())
 }

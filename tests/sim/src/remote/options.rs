@@ -1,21 +1,22 @@
-//! What a seed asks for of requests that are executed elsewhere.
+//! What a seed decides about requests that are executed elsewhere.
 //!
-//! Invariant: the service is what its routes say that it is. A request is under way no longer than a probe waits before it proves something,
-//! and an id is known for as long as it is sent again, and may be under way after that.
+//! Invariant: the service is as its routes describe it. A request is under way no longer than a probe waits before it
+//! proves something. An id is known for as long as it is sent again, plus the time for which it may be under way after
+//! that.
 
 use fastrand::Rng;
 
-/// The longest that commits are held back.
+/// The longest that commits are held back, in ms.
 pub const HOLD_MS_MAX: i64 = 3_000;
 
-/// The options. What goes wrong between callers and the key, and in its database, comes as often as in the other runs.
+/// The options. Faults between callers and the key, and in the key's database, are as frequent as in the other runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Over what time, in ms. Faults last twice as long.
+    /// The time over which things are begun, in ms. Faults last twice as long.
     pub busy_ms: i64,
     /// How many requests there are. In two of three seeds there are none, and no run.
     pub wishes: usize,
-    /// How often something is asked besides, or again.
+    /// How often something else is asked, or something again.
     pub again: usize,
     /// How often an administrator acts.
     pub administrations: usize,
@@ -29,33 +30,34 @@ pub struct Options {
     pub lose: u32,
     /// The share of its answers that never reach the key, in percent.
     pub lose_answers: u32,
-    /// The share of requests at which it fails, before its effect or after, in percent.
+    /// The share of requests at which the service fails, before or after the effect, in percent.
     pub fail: u32,
-    /// The share of requests that who stands in front of it refuses, in percent.
+    /// The share of requests that something in front of the service refuses, in percent.
     pub refuse: u32,
-    /// The share of requests that surely don't leave, in percent.
+    /// The share of requests that surely do not leave, in percent.
     pub unreachable: u32,
-    /// The share of requests that take long there, in percent.
+    /// The share of requests that take long at the service, in percent.
     pub slow: u32,
     /// How long the key waits for an answer, in ms.
     pub timeout_ms: i64,
     /// How long a request may be under way until it has its effect, in ms.
     pub transit_ms: i64,
-    /// For so long a request is sent again, in s.
+    /// How long a request is sent again, in seconds.
     pub dedup_s: i64,
     /// The pause between two attempts, in ms.
     pub interval_ms: i64,
-    /// The retention of the key, in s.
+    /// The retention of the key, in seconds.
     pub retention_s: i64,
-    /// How often it is deployed anew, by which other times are set.
+    /// How often it is deployed anew with other times.
     pub deployments: usize,
 }
 
-/// How long anything may be under way, in ms.
+/// The two times for which a message may be under way, in ms.
 const TRANSIT_MS_MIN: i64 = 2_000;
 const TRANSIT_MS_MAX: i64 = 8_000;
 
-/// What each deployment sets: how long the key waits for an answer, and how long a request may be under way until it has its effect, in ms.
+/// What each deployment sets: how long the key waits for an answer, and how long a request may be under way until it
+/// has its effect, both in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub timeout_ms: i64,
@@ -63,20 +65,21 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of the next deployment.
+    /// The times of the next deployment.
     pub fn others(self, rng: &mut Rng) -> Self {
         let transit_ms = if self.transit_ms == TRANSIT_MS_MAX { TRANSIT_MS_MIN } else { TRANSIT_MS_MAX };
         Self { timeout_ms: [1_000, 5_000][rng.usize(0..2)], transit_ms }
     }
 
-    /// So long after it was sent a request has had its effect, or never will, in s: commits may be slow before it leaves.
+    /// How long after it was sent a request has had its effect or never will, in seconds. A commit may be slow before
+    /// it leaves.
     pub fn settle_s(self) -> i64 {
         (self.transit_ms + HOLD_MS_MAX).div_euclid(1000) + 1
     }
 }
 
 impl Options {
-    /// Those of a seed.
+    /// The options of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_remote(seed));
         let mut some = |most: u32| if rng.u32(0..3) == 0 { 0 } else { rng.u32(0..=most) };
@@ -107,12 +110,12 @@ impl Options {
         }
     }
 
-    /// Those that hold until the first deployment.
+    /// The times until the first deployment.
     pub fn times(&self) -> Times {
         Times { timeout_ms: self.timeout_ms, transit_ms: self.transit_ms }
     }
 
-    /// For so long the service knows an id, in ms.
+    /// How long the service knows an id, in ms.
     pub fn knows_ms(&self) -> i64 {
         let transit_ms = if self.deployments > 0 { TRANSIT_MS_MAX } else { self.transit_ms };
         (self.dedup_s + Times { transit_ms, ..self.times() }.settle_s()) * 1000

@@ -1,9 +1,10 @@
-//! What must hold of requests that are executed elsewhere, judged from outside.
+//! The oracle of requests that are executed elsewhere: checks from the outside what must hold.
 //!
 //! Invariants:
-//! - It rests on what left for the service, on what was made there and said of it, on rows that are committed, and on what callers were told.
-//! - What an administrator says of it stands, whatever is so. Nothing else excuses a wrong answer.
-//! - Of an id without first-sent nothing is promised once its row has left, or was deleted with its key.
+//! - Its judgement depends on what left for the service, on what was made and said there, on committed rows, and on
+//!   what callers were told.
+//! - What an administrator says of a request stands, even if it is wrong. Nothing else excuses a wrong answer.
+//! - Nothing is promised of an id without first-sent once its row has left, or was deleted with its key.
 
 use super::asked::{Asked, BY_HAND, Dealt, Errand, Route, State, View};
 use super::options::Options;
@@ -13,21 +14,21 @@ use semel_core::server::engine::remote::Call as Sent;
 use semel_support::Reply;
 use std::collections::BTreeSet;
 
-/// What somebody may be told who asks under an id that is another's, or stands for something else.
+/// The codes for somebody who asks under an id that belongs to another principal or body.
 const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "unavailable", "in-flight", "locked"];
 
-/// A request that left for the service.
+/// A call that left for the service.
 #[derive(Debug)]
 struct Left {
     number: usize,
-    /// The attempt for which it did.
+    /// The attempt for which it left.
     attempt: usize,
     decided_ms: i64,
-    /// So long after that it has had its effect, or never will.
+    /// How long after `decided_ms` it has had its effect or never will.
     settle_ms: i64,
 }
 
-/// What is remembered of something that somebody wants.
+/// What the oracle remembers of a wish.
 #[derive(Debug)]
 struct Story {
     route: Route,
@@ -35,7 +36,7 @@ struct Story {
     /// When its start was first recorded.
     started_ms: Option<i64>,
     left: Vec<Left>,
-    /// The requests that made it.
+    /// The calls that made it.
     made: Vec<usize>,
     /// What the service said of it.
     said: BTreeSet<(u16, String)>,
@@ -56,11 +57,11 @@ struct Story {
     is_free: bool,
 }
 
-/// The one who looks on.
+/// The oracle.
 pub struct Oracle {
     dedup_ms: i64,
     stories: Vec<Story>,
-    /// What came about at least once.
+    /// What happened at least once.
     pub seen: BTreeSet<String>,
 }
 
@@ -69,7 +70,7 @@ impl Oracle {
         Self { dedup_ms: options.dedup_s * 1000, stories: Vec::new(), seen: BTreeSet::new() }
     }
 
-    /// Somebody will want something.
+    /// Takes note of a wish.
     pub fn wish(&mut self, route: Route, is_fenced: bool) {
         self.stories.push(Story {
             route,
@@ -89,12 +90,13 @@ impl Oracle {
         });
     }
 
-    /// Something came about.
+    /// Takes note that something happened.
     pub fn see(&mut self, what: impl Into<String>) {
         self.seen.insert(what.into());
     }
 
-    /// Something leaves for the service. `decided_ms`: when the engine said so; `settle_ms`: so long after that it has had its effect, or never will.
+    /// Checks a call that leaves for the service. `decided_ms`: when the engine decided on it. `settle_ms`: how long
+    /// after that it has had its effect or never will.
     pub fn left(
         &mut self,
         number: usize,
@@ -107,7 +109,7 @@ impl Oracle {
         let story = &mut self.stories[wish];
         let route = story.route.name();
         let Sent::Dispatch { times } = sent else { return Ok(()) };
-        // What was decided on before it was deleted may leave yet: what is in doubt may always be on its way.
+        // A call that was decided on before the deletion may still leave. A request in doubt may always be under way.
         if story.is_free || story.deleted_ms.is_some_and(|deleted_ms| deleted_ms >= decided_ms) {
             return Ok(());
         }
@@ -138,7 +140,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A request has its effect at the service.
+    /// Checks a call that has its effect at the service.
     pub fn made(&mut self, number: usize, wish: usize) -> Result<(), Violation> {
         let story = &mut self.stories[wish];
         story.made.push(number);
@@ -149,7 +151,7 @@ impl Oracle {
         if story.made.len() > 1 {
             return violation("twice", format!("{wish} was made twice: {story:?}"));
         }
-        // Whatever an administrator said of it, they said so.
+        // If an administrator said something else of it, that is the administrator's responsibility.
         if story.word.is_some() {
             return Ok(());
         }
@@ -165,7 +167,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The service answers, whether that arrives or not.
+    /// Takes note of an answer of the service, whether or not it arrives.
     pub fn service_says(&mut self, asked: &Asked, sent: &Sent, (status, body): (u16, &str)) {
         let story = &mut self.stories[asked.wish];
         match (sent, status) {
@@ -181,7 +183,7 @@ impl Oracle {
         }
     }
 
-    /// The engine was asked something, and what that has changed is committed.
+    /// Checks a question to the engine, once what it changed is committed.
     pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         let Dealt { asked, before, after, .. } = dealt;
         if let Some(absent_ms) = dealt.absent_ms() {
@@ -197,7 +199,7 @@ impl Oracle {
         }
     }
 
-    /// Whether what the engine answers is as much as can be said of what it stores.
+    /// Checks that the engine's answer says as much as it can about what is stored.
     fn check_answer(&self, dealt: &Dealt, reply: &Reply) -> Result<(), Violation> {
         let Dealt { asked, before, after, now_ms, .. } = dealt;
         let (code, story) = (reply.only("semel-status"), &self.stories[asked.wish]);
@@ -212,7 +214,7 @@ impl Oracle {
             return violation("outcome", format!("what came of it was not recorded: {}", what()));
         }
         let is_due = match (asked.errand, is) {
-            // It waits for its turn, or has it.
+            // The request waits for its turn, or has it.
             (Errand::Request, State::InDoubt) => matches!(code, "in-flight" | "unavailable" | "outcome-unknown"),
             (Errand::LookUp, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown"),
             (Errand::Request | Errand::LookUp, State::Executed) => matches!(code, "executed" | "replayed"),
@@ -220,7 +222,8 @@ impl Oracle {
                 matches!(code, "acknowledged" | "outcome-expired") || (was == State::Executed && code == "replayed")
             }
             (Errand::LookUp, State::Cancelled) => code == "cancelled",
-            // What an administrator has settled or deleted while it was under way; or it was answered from, and left with the same request.
+            // An administrator has settled or deleted it while it was under way. Or it was answered from its record,
+            // which left with the same request.
             (Errand::Request | Errand::LookUp, _) => match code {
                 "executed" => false,
                 "replayed" => was == State::Executed,
@@ -236,7 +239,7 @@ impl Oracle {
             (Errand::Resolve(has_run), _) if code == "executed" => {
                 was == State::InDoubt && is == if has_run { State::Executed } else { State::Cancelled }
             }
-            // What is cancelled is a tombstone already.
+            // A cancelled request is a tombstone already.
             (Errand::DeleteRecord, _) if code == "executed" => !matches!(is, State::InDoubt | State::Executed),
             (Errand::DeleteKey, _) if code == "executed" => after.0.is_empty(),
             _ => true,
@@ -248,7 +251,7 @@ impl Oracle {
         if code == "outcome-unknown" && is_of_this && !self.is_beyond_finding(dealt) {
             return violation("answer", format!("it is given up at {now_ms} ms: {}", what()));
         }
-        // Who looks it up can't be told of hope when somebody was told that there is none.
+        // A look-up must not give hope after somebody was told that there is none.
         if story.is_given_up && asked.errand == Errand::LookUp && code == "in-flight" && !dealt.is_under_way {
             return violation("answer", format!("it was given up: {}", what()));
         }
@@ -263,13 +266,13 @@ impl Oracle {
             (State::InDoubt, _) if *is_under_way => false,
             (State::InDoubt, Route::Report) => has_started(0),
             (State::InDoubt, Route::Resend) => has_started(self.dedup_ms),
-            // Its outcome, or what an administrator said of it, is all that there is to be told.
+            // Its outcome, or what an administrator said of it, is all that can be told.
             (State::Executed | State::Cancelled | State::Gone, _) => false,
             _ => story.deleted_ms.is_some(),
         }
     }
 
-    /// What may become of the row of a request, by what was asked.
+    /// Checks the change of a request's row, given what was asked.
     fn check_row(&mut self, wish: usize, dealt: &Dealt) -> Result<(), Violation> {
         let Dealt { asked, settles, before, after, now_ms, .. } = dealt;
         let (was, is) = (before.state_of(wish), after.state_of(wish));
@@ -342,7 +345,7 @@ impl Oracle {
                     return violation("outcome", rows());
                 }
             }
-            // Its outcome, and no start that it belongs to.
+            // It has an outcome, but there is no start that this belongs to.
             (_, State::Executed, _) => return violation("recorded", rows()),
             (_, State::None, _) => story.is_free = !story.is_fenced,
             _ => {}
@@ -350,7 +353,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// An answer leaves the key.
+    /// Checks an answer that leaves the key.
     pub fn told(&mut self, asked: &Asked, reply: &Reply, now_ms: i64) -> Result<(), Violation> {
         let code = reply.only("semel-status");
         let story = &mut self.stories[asked.wish];
@@ -427,7 +430,7 @@ impl Oracle {
                 );
             }
         }
-        // Without first-sent it says nothing of what was before.
+        // Without first-sent, the cancellation says nothing of what was before.
         if !is_done || story.is_free || !story.is_fenced || reply.field("state") != "cancelled" {
             return Ok(());
         }
@@ -440,7 +443,7 @@ impl Oracle {
 }
 
 impl Story {
-    /// Whether an outcome is the service's first, or what an administrator gave.
+    /// Checks that an outcome is the service's first, or what an administrator gave.
     fn check_outcome(&self, wish: usize, outcome: &(u16, String)) -> Result<(), Violation> {
         let is_so = match self.word {
             Some(true) => outcome.1 == BY_HAND,

@@ -1,8 +1,8 @@
-//! The run: one queue of events in the order of time.
+//! The run: a queue of events in the order of time.
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's.
-//! - After the busy time the faults end, and each caller must come to an answer for good.
+//! - There is no wall clock, no sleeping, and no randomness except from the seed.
+//! - After the busy time the faults end, and each caller must get a definitive answer.
 
 use super::asked::Asked;
 use super::callers::Wish;
@@ -18,25 +18,25 @@ use semel_support::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A run that has not come to rest so long after the faults ended never will.
+/// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Somebody begins to want something, or wants it still.
+    /// A caller begins to want something, or still wants it.
     Ask(usize),
     /// Somebody asks for something besides.
     Again,
     Administer(usize),
-    /// What is asked arrives at the key.
+    /// A request arrives at the key.
     Arrival(Rc<Asked>),
-    /// An answer arrives at who asked.
+    /// An answer arrives at the caller.
     Told(Rc<Asked>, Box<Reply>),
-    /// Who waits for a turn waits no longer.
+    /// A request waits no longer for its turn.
     WaitOver(u32, usize),
     /// Commits are no longer held back.
     Release(u32),
-    /// What came of a call arrives at the key.
+    /// The result of a call arrives at the key.
     Ended(u32, usize, Ended),
     /// A message arrives at the service.
     Reached(usize),
@@ -46,7 +46,7 @@ pub(super) enum Event {
     Outage,
     /// The object ends.
     End,
-    /// It is deployed anew.
+    /// The object is deployed anew.
     Deploy,
     Calm,
 }
@@ -62,7 +62,7 @@ pub struct Run {
     pub(super) object: Object,
     pub(super) service: Service,
     pub(super) wishes: Vec<Wish>,
-    /// How much was asked so far.
+    /// The number of requests so far.
     pub(super) asked: usize,
     pub(super) is_calm: bool,
     pub(super) oracle: Oracle,
@@ -70,7 +70,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run of a plan.
+    /// Makes the run of a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
         Self {
             plan: plan.clone(),
@@ -89,7 +89,7 @@ impl Run {
         }
     }
 
-    /// Runs it, and tells what came about.
+    /// Runs the plan. Returns what happened, by name.
     pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
         self.set_up();
         let ends_ms = self.plan.remote.busy_ms * 3 + SETTLES_MS_MAX;

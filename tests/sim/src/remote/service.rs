@@ -1,9 +1,11 @@
-//! Where requests are executed, and the network on the way to it.
+//! The service where requests are executed, and the network on the way there.
 //!
 //! Invariants:
-//! - What has left may arrive at any time until it has been under way for as long as the options say, whoever still waits for it, or never.
-//! - Where it is told that nothing has left, nothing has.
-//! - It knows the ids of one route, for as long as the options say: of one that it knows, or works at, nothing is made again.
+//! - A request that has left may arrive at any time until it has been under way for as long as the options say, whether
+//!   or not anybody still waits for it, or never.
+//! - If the key is told that nothing has left, nothing has.
+//! - The service knows the ids of one route, for as long as the options say. It does not make anything again for an id
+//!   that it knows or works at.
 
 use super::asked::{Asked, MADE, Route};
 use super::host::Flight;
@@ -15,23 +17,23 @@ use semel_core::server::engine::remote::{Call as Sent, Ended};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The longest way of a message that is not slow.
+/// The longest that a message is under way if it is not slow, in ms.
 const WAY_MS_MAX: i64 = 50;
-/// The share of requests at which the service works for as long as it may where it knows ids, in percent.
+/// The share of requests at which a service that knows ids works for the longest time, in percent.
 const WORKS_LONG_PERCENT: u32 = 30;
-/// What is answered by who stands in front of the service, as a login or a limit does, or a proxy that does not find it.
+/// Answers of something in front of the service, like a login, a limit, or a proxy that does not find it.
 const REFUSALS: [u16; 8] = [401, 403, 404, 405, 408, 410, 421, 429];
-/// What is no outcome of anything.
+/// Answers that are no outcome of anything.
 const FAILURES: [u16; 4] = [500, 503, 302, 599];
-/// What says nothing to who asks whether something was made.
+/// Answers to a probe that say nothing.
 const UNCLEAR: [u16; 4] = [500, 204, 403, 302];
 
-/// A message on its way, or one that is being worked at.
+/// A message that is under way, or that the service works at.
 #[derive(Debug, Clone)]
 struct Message {
     asked: Rc<Asked>,
     sent: Sent,
-    /// By then it has had its effect, or never will.
+    /// By this instant it has had its effect, or never will.
     ends_ms: i64,
     life: u32,
 }
@@ -39,18 +41,18 @@ struct Message {
 /// The service.
 #[derive(Debug, Default)]
 pub struct Service {
-    /// Until then it is gone.
+    /// Until then the service is gone.
     pub gone_until_ms: i64,
     messages: BTreeMap<usize, Message>,
-    /// By what is wanted: the messages that made it, and when.
+    /// For each wish, the messages that made it, and when.
     made: BTreeMap<usize, Vec<(usize, i64)>>,
-    /// What is being worked at.
+    /// The wishes that the service works at.
     working: BTreeSet<usize>,
     sent: usize,
 }
 
 impl Run {
-    /// Sends what the engine said.
+    /// Sends the call that the engine decided on.
     pub(super) fn send(&mut self, flight: Flight) -> Result<(), Violation> {
         self.service.sent += 1;
         let (number, life, soon_ms) = (self.service.sent, self.object.life, self.now_ms + WAY_MS_MAX);
@@ -81,14 +83,14 @@ impl Run {
         Ok(())
     }
 
-    /// An instant until then: soon as a rule.
+    /// An instant until `ends_ms`. Most are soon.
     fn some_time(&mut self, ends_ms: i64) -> i64 {
         let is_slow = self.happens_often(self.plan.remote.slow);
         let most_ms = if is_slow { ends_ms - self.now_ms } else { (ends_ms - self.now_ms).min(WAY_MS_MAX) };
         self.now_ms + self.rng.i64(0..=most_ms.max(0))
     }
 
-    /// A broken connection is told, a message that vanishes is not.
+    /// Loses a message. A broken connection is noticed; a message that vanishes is not.
     fn cut(&mut self, number: usize, life: u32) {
         if self.rng.bool() {
             let reason = "the connection was lost".to_owned();
@@ -133,7 +135,7 @@ impl Run {
                     self.oracle.see("elsewhere: the service works at the id");
                     return self.answer(number, 409, format!("refused {number}"));
                 }
-                // Often it is worked at while it is sent again.
+                // Often it is sent again while the service works at it.
                 let takes_long = route == Route::Resend && self.happens_often(WORKS_LONG_PERCENT);
                 let at_ms = if takes_long { *ends_ms } else { self.some_time(*ends_ms) };
                 self.push(at_ms, Event::Made(number));
@@ -180,7 +182,7 @@ pub fn body_of(number: usize) -> String {
     format!("{MADE}{number}")
 }
 
-/// An outcome may also be an error of the application.
+/// The status of the outcome, which may also be an error of the application.
 fn status_of(wish: usize) -> u16 {
     if wish % 5 == 4 { 422 } else { 201 }
 }

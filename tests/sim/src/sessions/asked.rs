@@ -1,6 +1,6 @@
-//! What is asked, alone or as one of a batch, and what came of it.
+//! Requests, alone or in a batch, and their results.
 //!
-//! Invariant: of a batch, the elements are in the order in which they stand in it.
+//! Invariant: the elements of a batch are in their order in the batch.
 
 use super::view::View;
 use crate::letter::Message;
@@ -9,7 +9,7 @@ use semel_support::Reply;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// A place in a session, with what is acknowledged along with it.
+/// A place in a session, and the acknowledgement that goes with it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub name: String,
@@ -19,12 +19,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// As the effects name it.
+    /// The place as effects name it.
     pub fn named(&self) -> String {
         format!("{};epoch={};seq={}", self.name, self.epoch, self.seq)
     }
 
-    /// Of `Semel-Session`.
+    /// Reads the value of `Semel-Session`.
     pub fn of_header(value: &str) -> Option<Self> {
         let mut parts = value.split(';');
         let name = parts.next()?.replace('"', "");
@@ -49,7 +49,7 @@ impl Place {
 }
 
 impl Aim {
-    /// What it is, whatever of.
+    /// The kind of the aim, without its details.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::AtPlace(_) => "AtPlace",
@@ -61,44 +61,44 @@ impl Aim {
     }
 }
 
-/// What one request asks for.
+/// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aim {
     /// A deposit at a place.
     AtPlace(Place),
     /// A deposit under an id.
     ById(String),
-    /// That a place be closed.
+    /// The closing of a place.
     Close(Place),
-    /// A session, and the epoch that is expected.
+    /// A session, and the epoch that is expected to be current.
     TakeOver(String, Option<i64>),
     /// Anything else.
     Other,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub aim: Aim,
-    /// What is to be deposited.
+    /// The number to be deposited.
     pub number: String,
-    /// Its own id.
+    /// The id that it carries.
     pub own: String,
     /// Path and query.
     pub target: String,
-    /// Whether it has a header that is not for a request of a batch.
+    /// Whether it has a header that is not allowed in a batch.
     pub is_reserved: bool,
 }
 
 impl Asked {
-    /// A request by itself.
+    /// Reads a request that was sent by itself.
     pub fn of_message(message: &Message) -> Self {
         let own = message.own_id().unwrap_or_default();
         let place = message.headers.get("semel-session").and_then(Place::of_header);
         Self::of((&message.method, &message.target), place, own, message.text(), false)
     }
 
-    /// One of a batch.
+    /// Reads a request of a batch.
     pub fn of_element(element: &Value) -> Self {
         let text = |name: &str| element[name].as_str().unwrap_or_default().to_owned();
         let is_reserved = element["headers"]["semel-ack"].is_string();
@@ -127,7 +127,7 @@ impl Asked {
         Self { aim, number: body, own, target: target.to_owned(), is_reserved }
     }
 
-    /// What an effect of it is called.
+    /// The name of the request in its effect.
     pub fn name(&self) -> String {
         match &self.aim {
             Aim::AtPlace(place) => place.named(),
@@ -136,47 +136,48 @@ impl Asked {
     }
 }
 
-/// What came of a message.
+/// The result of a message.
 #[derive(Debug, Clone)]
 pub struct Dealt {
     pub key: String,
     pub principal: String,
     pub asked: Vec<Asked>,
-    /// Of each, in order; empty where the object died, or all of it is refused.
+    /// The answers in order; empty if the object died, or refused the whole message.
     pub replies: Vec<Reply>,
-    /// What refuses all of it.
+    /// The refusal of the whole message.
     pub refusal: Option<Reply>,
-    /// What is acknowledged along with a batch.
+    /// The ids that are acknowledged along with a batch.
     pub acks: Vec<String>,
     pub is_batch: bool,
-    /// Whether each ran by itself.
+    /// Whether each request ran by itself.
     pub was_alone: bool,
     pub has_crashed: bool,
-    /// Whether its commit is held back: nobody hears of it until that is durable, and if the object dies before, nobody ever does.
+    /// Whether its commit is held back. Nobody hears of it until the commit is durable, and never if the object dies
+    /// before.
     pub is_held: bool,
     /// Whether what was held back before is durable now.
     pub has_released: bool,
-    /// Whether it came on a socket that is closed for it.
+    /// Whether it came on a socket that is closed because of it.
     pub is_closing: bool,
     /// Whether it came on a socket whose token has ended.
     pub is_past_token: bool,
-    /// Whether it may have ended the object before, and its start could not be counted.
+    /// Whether it was a suspect whose start could not be counted.
     pub is_uncounted: bool,
     /// The numbers on which the handler panicked.
     pub panicked: Vec<String>,
     pub effects: Vec<Effect>,
     pub before: Rc<View>,
     pub after: Rc<View>,
-    /// The key's clock, as it may be by now.
+    /// The key's clock, as far as it may have come, in Unix ms.
     pub now_ms: i64,
-    /// The retention that it is set to.
+    /// The retention of the key, in seconds.
     pub retention_s: i64,
-    /// Whether an administrator's word is done.
+    /// Whether it was an administrator's request, and is done.
     pub is_administered: bool,
 }
 
 impl Dealt {
-    /// One line for who reads the run.
+    /// A line for the trace.
     pub fn line(&self) -> String {
         let mut line = format!("{} by {}:", self.key, self.principal);
         for (n, asked) in self.asked.iter().enumerate() {

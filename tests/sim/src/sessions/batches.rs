@@ -1,6 +1,6 @@
-//! Ordinary requests, many in a frame: sent again, all that are not answered for good, until all are.
+//! Ordinary requests, many in a frame. Requests without a definitive answer are sent again until all have one.
 //!
-//! Invariant: a request is the same in each of its attempts, whatever stands beside it.
+//! Invariant: a request is the same in each attempt, whatever else is in the frame.
 
 use super::run::{Event, Run, Sender};
 use crate::letter::Message;
@@ -8,47 +8,48 @@ use crate::oracle::Violation;
 use semel_core::message::Headers;
 use serde_json::{Value, json};
 
-/// The numbers of what is wanted in batches begin here.
+/// The numbers of requests in batches begin here.
 const NUMBERS: usize = 10_000;
-/// The pause between two attempts: of who has patience, it may be longer than an object is in doubt about what ended the one before.
+/// The pauses between two attempts, in ms. A long pause may exceed the time for which an object suspects requests of
+/// having ended the one before.
 const INTERVALS_MS: [i64; 3] = [1_000, 3_000, 7_000];
-/// A copy of an attempt comes so long after its deadline, at most.
+/// How long after its deadline the copy of an attempt arrives at most, in ms.
 const LATE_MS_MAX: i64 = 4_000;
-/// An attempt is too late after so long, at most.
+/// The longest time until an attempt is too late, in ms.
 const LIFE_MS_MAX: i64 = 15_000;
 
-/// A request of one.
+/// A request of a batch.
 #[derive(Debug, Clone)]
 struct Wanted {
     number: usize,
     id: String,
-    /// Where it goes: not always where the batch does.
+    /// Its account, which is not always that of the batch.
     account: usize,
     first_sent_s: Option<i64>,
     is_done: bool,
 }
 
-/// Who sends batches to one key.
+/// A client that sends batches to one key.
 #[derive(Debug)]
 pub struct Batcher {
     user: usize,
     account: usize,
     wanted: Vec<Wanted>,
-    /// Those of which it has the outcome, and has not said so.
+    /// The ids whose outcome it has, and which it has not acknowledged.
     held: Vec<String>,
-    /// Those of which the last attempt said so.
+    /// The ids that the last attempt acknowledged.
     acking: Vec<String>,
-    /// Which requests were in the last attempt.
+    /// The requests in the last attempt.
     last: Vec<usize>,
     is_through: bool,
-    /// So long after it was sent, an attempt is too late.
+    /// How long after it is sent an attempt is too late, in ms.
     life_ms: Option<i64>,
-    /// The pause between two attempts.
+    /// The pause between two attempts, in ms.
     interval_ms: i64,
 }
 
 impl Batcher {
-    /// What is not done.
+    /// What is not done yet.
     pub fn pending(&self) -> Option<String> {
         let left: Vec<usize> =
             self.wanted.iter().filter(|wanted| !wanted.is_done).map(|wanted| wanted.number).collect();
@@ -68,7 +69,7 @@ impl Run {
             wanted.push(Wanted { number, id: format!("b{number}"), account, first_sent_s: None, is_done: false });
         }
         if self.rng.u32(0..3) == 0 {
-            // Twice in one frame.
+            // The same request twice in one frame.
             wanted.push(wanted[0].clone());
         }
         let user = self.rng.usize(0..2);
@@ -122,7 +123,7 @@ impl Run {
         let mut body = Value::Array(elements.clone()).to_string();
         if self.happens_often(self.plan.gateway) {
             if let (Some(first), true) = (elements.first().cloned(), self.rng.bool()) {
-                // What is not for a request of a batch: nothing of it may run.
+                // A header that is not allowed in a batch. Nothing of the batch may run.
                 let mut reserved = first;
                 reserved["headers"] = json!({ "semel-ack": "\"nobody\"" });
                 body = json!([elements[0], reserved]).to_string();
@@ -143,10 +144,10 @@ impl Run {
         self.push(now_ms + self.batchers[n].interval_ms, Event::Batch(n));
     }
 
-    /// Each answer in its place: status, code, and how to go on.
+    /// Takes the answers, in the order of the requests: status, code, and how to go on.
     pub(super) fn batch_answered(&mut self, n: usize, answers: &[(u16, String, String)]) -> Result<(), Violation> {
         let batcher = &mut self.batchers[n];
-        // An answer to an attempt before may be there as well: then it says nothing of this one.
+        // This may be the answer to an earlier attempt, which says nothing of this one.
         if answers.len() != batcher.last.len() || batcher.is_through {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What goes wrong at an instant, what an administrator does, and how it all ends.
+//! Faults that happen at an instant, what an administrator does, and how the faults end.
 
 use super::run::{Event, Happening, Run};
 use crate::letter::Message;
@@ -23,7 +23,7 @@ impl Run {
                     self.note(|| format!("holder-{tab}: freezes"));
                     let which = self.tabs[tab].which.clone();
                     if self.rng.bool() {
-                        // While it can't look, somebody else takes over.
+                        // While it is frozen, another holder takes over.
                         self.open(which, false);
                     }
                 }

@@ -1,6 +1,6 @@
-//! What the machine asks for, as the SDK puts it on the wire, and answers as the machine reads them.
+//! Transmissions of the machine as the SDK puts them on the wire, and answers as the machine reads them.
 //!
-//! Invariant: a request is the same alone and in a batch: its path, its own headers, its body, byte for byte.
+//! Invariant: the path, headers and body of a request are the same byte for byte, alone and in a batch.
 
 use crate::letter::Message;
 use semel_core::client::bytes::{Reader, Writer};
@@ -9,7 +9,7 @@ use semel_core::message::Headers;
 use semel_support::Reply;
 use serde_json::{Value, json};
 
-/// What is on the wire, and the paths of its requests if it is a batch.
+/// The message on the wire, and the paths of its requests if it is a batch.
 pub fn message(made: &Transmission, credentials: &str) -> (Message, Option<Vec<String>>) {
     let request = &made.request;
     let mut headers: Headers = request.headers.iter().chain(made.headers.iter()).collect();
@@ -25,7 +25,7 @@ pub fn message(made: &Transmission, credentials: &str) -> (Message, Option<Vec<S
     (message, paths)
 }
 
-/// What is on a socket for requests that go together; what goes along with them is acknowledged.
+/// The text of a socket's frame, for requests that go together, with the acknowledgements.
 pub fn text(number: i64, elements: &[Value], acks: &[(String, Option<i64>)]) -> String {
     let mut frame = json!({ "frame": number, "requests": elements });
     if !acks.is_empty() {
@@ -50,13 +50,13 @@ fn elements(body: &[u8]) -> Vec<Value> {
     (0..count).map(|_| element(&mut input)).collect()
 }
 
-/// The answer to a request by itself.
+/// The answer to a request that was sent by itself.
 pub fn answer(target: &str, reply: &Reply) -> Answer {
     let members = members(target, reply.header("content-type"), reply.body());
     Answer { status: reply.status(), headers: reply.headers().clone(), body: reply.body().to_vec(), members }
 }
 
-/// The answer to a batch that was not refused: that of each of the paths. `is_cut`: the last one is missing.
+/// The answer to a batch that was not refused: the answers to its paths. `is_cut`: the last one is missing.
 pub fn answers(paths: &[String], replies: &[Reply], is_cut: bool) -> Answer {
     let mut out = Writer::default();
     let all = replies.len() - usize::from(is_cut);
@@ -71,7 +71,7 @@ pub fn answers(paths: &[String], replies: &[Reply], is_cut: bool) -> Answer {
     Answer { status: 200, headers, body: out.done(), members: Headers::new() }
 }
 
-/// Of a problem, or of an answer of the layer itself, the members that are no objects.
+/// The members of a problem, or of an answer of the layer itself, that are no objects.
 fn members(target: &str, content_type: Option<&str>, body: &[u8]) -> Headers {
     let is_problem = content_type.is_some_and(|value| value.starts_with("application/problem+json"));
     let json: Value = serde_json::from_slice(body).unwrap_or_default();

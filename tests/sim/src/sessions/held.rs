@@ -1,22 +1,23 @@
-//! What a key has dealt with and nobody hears of yet, for its commit is slow.
+//! Messages that a key has handled and of which nobody hears yet, because the commit is slow.
 //!
 //! Invariants:
-//! - Until it is durable no answer leaves, and the oracle does not know of it. If the object dies before, nobody ever hears of it.
-//! - All of a key becomes durable at once, and is told in its order.
+//! - Until the commit is durable, no answer leaves and the oracle does not know of it. If the object dies before,
+//!   nobody ever hears of it.
+//! - Everything that a key holds back becomes durable at once, and is told in order.
 
 use super::asked::Dealt;
 use super::run::{Event, Run, Sender};
 use crate::letter::Message;
 use crate::oracle::Violation;
 
-/// The longest that commits are held back.
+/// The longest that commits are held back, in ms.
 const HOLD_MS_MAX: i64 = 3_000;
 
-/// How an answer goes back.
+/// How an answer returns.
 #[derive(Debug, Clone, Copy)]
 pub enum Waiting {
     Alone(Sender),
-    /// On the socket of that number.
+    /// On the socket of this number.
     OnSocket(Sender, usize),
 }
 
@@ -28,7 +29,7 @@ impl Waiting {
     }
 }
 
-/// A message that was dealt with.
+/// A message that was handled.
 #[derive(Debug)]
 pub struct Held {
     pub waiting: Waiting,
@@ -37,7 +38,7 @@ pub struct Held {
 }
 
 impl Run {
-    /// A message has been dealt with: it is told, or held back.
+    /// Tells of a message that was handled, or holds it back.
     pub(super) fn dealt(&mut self, held: Held) -> Result<(), Violation> {
         let key = held.dealt.key.clone();
         if held.dealt.has_released {
@@ -64,13 +65,13 @@ impl Run {
         self.tell(held)
     }
 
-    /// What a key holds back becomes durable, and is told.
+    /// Makes durable what a key holds back, and tells of it.
     pub(super) fn release(&mut self, key: &str) -> Result<(), Violation> {
         self.server.release(key);
         self.tell_held(key)
     }
 
-    /// Tells what was held back and is durable.
+    /// Tells of what was held back and is durable.
     pub(super) fn tell_held(&mut self, key: &str) -> Result<(), Violation> {
         for held in self.held.remove(key).unwrap_or_default() {
             self.tell(held)?;
@@ -78,7 +79,7 @@ impl Run {
         Ok(())
     }
 
-    /// The oracle hears of a message, and the answer goes on its way.
+    /// Tells the oracle of a message, and sends the answer.
     fn tell(&mut self, Held { waiting, message, dealt }: Held) -> Result<(), Violation> {
         self.note(|| dealt.line());
         self.oracle.dealt(&dealt)?;

@@ -1,4 +1,5 @@
-//! What needs many requests to come about: a session full of outcomes, one that had many holders, and a key with many sessions.
+//! Situations that need many requests: a session full of outcomes, one that had many holders, and a key with many
+//! sessions.
 
 use super::asked::{Dealt, Place};
 use super::hands::{at_place, take_over};
@@ -7,15 +8,15 @@ use crate::letter::Message;
 use crate::oracle::Violation;
 use serde_json::{Value, json};
 
-/// The numbers of what is hoarded begin here.
+/// The numbers of these requests begin here.
 const NUMBERS: usize = 100_000;
-/// So often what gets no answer is sent again.
+/// How often a request without an answer is sent at most.
 const ATTEMPTS_MAX: usize = 4;
-/// Who hoards.
+/// The principal of these requests.
 const HOARDER: &str = "alice";
 
 impl Run {
-    /// One of them, all at once.
+    /// Makes one of these situations, all at once.
     pub(super) fn hoard(&mut self, n: usize) -> Result<(), Violation> {
         let account = self.rng.usize(0..self.plan.keys);
         match self.rng.u32(0..3) {
@@ -25,7 +26,7 @@ impl Run {
         }
     }
 
-    /// Sends until there is an answer, a few times.
+    /// Sends a message until there is an answer, a few times at most.
     fn insist(&mut self, message: &Message) -> Result<Option<Dealt>, Violation> {
         for _ in 0..ATTEMPTS_MAX {
             let dealt = self.deal(message)?.ok();
@@ -37,7 +38,7 @@ impl Run {
         Ok(None)
     }
 
-    /// A session of its own; its epoch.
+    /// Takes over a new session. Returns its epoch and last number.
     fn begin(&mut self, account: usize, own: &str, name: &str) -> Result<Option<(i64, i64)>, Violation> {
         let dealt = self.insist(&take_over(account, HOARDER, own, name, None))?;
         let json = dealt.filter(|dealt| dealt.replies[0].status() == 200).map(|dealt| dealt.replies[0].json());

@@ -1,4 +1,4 @@
-//! A tab that holds a session, or did: the machine, and what its host has to remember.
+//! A tab that holds or held a session: the machine, with what its host has to remember.
 
 use crate::plan::Plan;
 use semel_core::client::Ticket;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Rows(pub BTreeMap<String, Vec<u8>>);
 
 impl Rows {
-    /// One transaction.
+    /// Makes a change, as one transaction.
     pub fn change(&mut self, id: &str, change: &Change) -> Changed {
         let (write, changed) = change.apply(self.0.get(id).map(Vec::as_slice)).expect("a readable row");
         match write {
@@ -28,13 +28,13 @@ impl Rows {
         self.0.iter().map(|(id, row)| (id.clone(), row.clone())).collect()
     }
 
-    /// What each row says.
+    /// All rows, decoded.
     pub fn entries(&self) -> impl Iterator<Item = (&String, Entry)> {
         self.0.iter().map(|(id, row)| (id, decode(row).expect("a readable row")))
     }
 }
 
-/// Which session: the browser, the user, the key and the name.
+/// Names a session: the browser, the user, the key and the name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Which {
     pub browser: usize,
@@ -49,35 +49,35 @@ impl Which {
     }
 }
 
-/// The tab.
+/// A tab with a session.
 #[derive(Debug)]
 pub struct Holder {
     pub machine: Session,
     pub owner: String,
     pub which: Which,
     pub is_open: bool,
-    /// Whether it has, or had, the session.
+    /// Whether it has or had the session.
     pub has_taken: bool,
-    /// Whether it was told that it has no more places.
+    /// Whether it was told that it gets no more places.
     pub is_over: bool,
     /// Whether its take-over was refused for good.
     pub is_refused: bool,
     pub frozen_until_ms: i64,
     pub opened_ms: i64,
-    /// When the store has done what it was asked for so far: it keeps to the order.
+    /// When the store has done all that it was asked for so far. It keeps the order.
     pub stored_ms: i64,
     pub wakes_ms: Option<i64>,
-    /// Who waits in it: the number of what is wanted, by its id.
+    /// The callers that wait in it: the number of each request, by its id.
     pub callers: BTreeMap<String, usize>,
-    /// What it asked for, in order.
+    /// The numbers of its requests, in order.
     pub asked: Vec<usize>,
-    /// The paths of the batch of an attempt.
+    /// The paths in the batch of each attempt.
     pub paths: BTreeMap<u64, Option<Vec<String>>>,
     pub tickets: BTreeMap<usize, Ticket>,
 }
 
 impl Holder {
-    /// The `n`th tab of a run.
+    /// Makes the `n`th tab of a run.
     pub fn new(n: usize, which: Which, plan: &Plan, after: Option<i64>, is_framed: bool) -> Self {
         let (owner, user) = (format!("holder-{n}"), crate::tab::USERS[which.user].to_owned());
         let settings = Settings {
@@ -88,12 +88,12 @@ impl Holder {
             name: which.name.clone(),
             after,
             take_over_id: format!("take-over-{n}"),
-            // Who gets no answer is back within the five seconds for which it is suspected.
+            // A client without an answer is back within the five seconds in which it is suspected.
             retry_interval_ms: plan.retry_interval_ms.min(1_000),
             attempt_timeout_ms: plan.attempt_timeouts_ms[n % 2].min(20_000),
             requests_max: semel_core::client::REQUESTS_MAX,
             is_framed,
-            // Two frames under way, whatever their network makes of their order.
+            // Two frames may be under way, even if the network changes their order.
             ahead: if is_framed { 1 + n % 2 } else { 0 },
             is_shared: true,
         };

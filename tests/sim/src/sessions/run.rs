@@ -1,8 +1,8 @@
-//! The run: one queue of events in the order of time.
+//! The run of sessions and batches: a queue of events in the order of time.
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's.
-//! - After the busy time the faults end, and what was begun must come to its end by itself.
+//! - There is no wall clock, no sleeping, and no randomness except from the seed.
+//! - After the busy time the faults end, and everything that was begun must come to its end by itself.
 
 use super::asked::Dealt;
 use super::batches::Batcher;
@@ -21,16 +21,16 @@ use semel_core::client::session::{Change, Changed, Entry};
 use semel_core::client::{Answer, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A run that has not come to rest so long after the faults ended never will.
+/// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
-/// The longest way of a message that is not slow.
+/// The longest that a message is under way if it is not slow, in ms.
 const WAY_MS_MAX: i64 = 50;
 /// The share of messages that are slow, in percent.
 const SLOW_PERCENT: u32 = 20;
-/// Somebody looks so often whether anything is left that nobody sees to.
+/// How often the application looks for rows that nobody sends, in ms.
 pub(super) const REOPENS_MS: i64 = 60_000;
 
-/// What happens in a tab. While it is frozen, nothing does.
+/// An event in a tab. In a frozen tab, nothing happens.
 #[derive(Debug)]
 pub(super) enum Happening {
     Wish(usize),
@@ -44,7 +44,7 @@ pub(super) enum Happening {
     Wake,
 }
 
-/// Who waits for an answer.
+/// The sender, who waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
     Tab(usize, u64),
@@ -55,7 +55,7 @@ pub(super) enum Sender {
 #[derive(Debug)]
 pub(super) enum Event {
     In(usize, Happening),
-    /// In a tab that is found when the time comes.
+    /// In a tab that is chosen when the time comes.
     Wish(usize),
     Transaction {
         tab: usize,
@@ -64,9 +64,9 @@ pub(super) enum Event {
         change: Change,
     },
     Arrival(Sender, Box<Message>),
-    /// On a socket of that number, in that place.
+    /// On the socket of this number, at this position.
     Frame(Sender, (usize, i64), Box<Message>),
-    /// Something comes back on a socket, if it is still there.
+    /// An answer on a socket, if the socket still exists.
     OnSocket(Sender, usize, Box<Event>),
     TokenEnds(Sender, usize),
     Batch(usize),
@@ -90,7 +90,7 @@ pub(super) enum Event {
 pub struct Run {
     pub(super) plan: Plan,
     pub(super) rng: Rng,
-    /// For what has to do with sockets and deadlines: a stream apart, beside which all else is as it was.
+    /// For sockets and deadlines: another stream, so that all other decisions stay as they were.
     pub(super) apart: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
@@ -101,9 +101,9 @@ pub struct Run {
     pub(super) rows: Vec<Rows>,
     pub(super) tabs: Vec<Holder>,
     pub(super) batchers: Vec<Batcher>,
-    /// What went to a session so far: it may come again at any time.
+    /// The messages sent to sessions so far. Each may arrive again at any time.
     pub(super) sent: Vec<Message>,
-    /// How many were sent by hand: each has an id of its own, also those of one instant.
+    /// The number of messages sent by hand. Each has its own id, even at the same instant.
     pub(super) probes: u64,
     pub(super) is_calm: bool,
     /// When the faults ended.
@@ -113,7 +113,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run of a plan.
+    /// Makes the run of a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
         Self {
             plan: plan.clone(),
@@ -137,7 +137,7 @@ impl Run {
         }
     }
 
-    /// Runs it, and tells what came about.
+    /// Runs the plan. Returns what happened, by name.
     pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
         self.set_up();
         let ends_ms = self.plan.sessions.busy_ms * 2 + self.plan.delay_ms_max + SETTLES_MS_MAX;
@@ -151,7 +151,7 @@ impl Run {
         if let Some(left) = Some(self.pending()).filter(|left| !left.is_empty()) {
             return violation("unsettled", left);
         }
-        // At a key without room, and without an answer.
+        // Rows may be left at a key without room, without an answer.
         let left: BTreeSet<&str> =
             self.rows.iter().flat_map(|rows| rows.entries().map(|(id, _)| id.as_str())).collect();
         self.oracle.check_end(&|number| left.contains(format!("n{number}").as_str()))?;
@@ -167,7 +167,7 @@ impl Run {
         let mut at_ms = 0;
         for number in 0..sessions.calls {
             self.decide_trouble(number);
-            // Some come together, so that they go together.
+            // Some calls come at the same time, so that they leave together.
             if self.rng.u32(0..3) == 0 {
                 at_ms = self.rng.i64(0..sessions.busy_ms);
             }
@@ -204,7 +204,7 @@ impl Run {
 
     pub(super) fn any_session(&mut self) -> Which {
         let names = self.plan.sessions.names;
-        // A name is of one user, else somebody would only ever be refused.
+        // Each name belongs to one user, or one of them would only be refused.
         let (account, name) = (self.rng.usize(0..self.plan.keys), self.rng.usize(0..names));
         Which { browser: self.rng.usize(0..self.plan.browsers), user: name % 2, account, name: format!("s{name}") }
     }
@@ -266,7 +266,7 @@ impl Run {
         Ok(())
     }
 
-    /// A message goes on its way to the server, perhaps twice, or is lost.
+    /// Sends a message to the server, perhaps twice, or loses it.
     pub(super) fn post(&mut self, from: Sender, message: Message) {
         if self.is_on_a_socket(from, &message) {
             return self.post_frame(from, message);
@@ -295,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Whoever has sent a message by itself gets an answer, or none.
+    /// Answers a message that was sent by itself, or loses the answer.
     pub(super) fn answer(&mut self, from: Sender, message: &Message, dealt: &Result<Dealt, semel_support::Reply>) {
         if from == Sender::Nobody {
             return;
@@ -312,7 +312,7 @@ impl Run {
         }
     }
 
-    /// What whoever waits is told.
+    /// The event by which the sender is told.
     pub(super) fn told(
         &mut self,
         from: Sender,
@@ -337,7 +337,7 @@ impl Run {
         }
     }
 
-    /// The key deals with a message at once, and the oracle hears of it. `Err`: the router has answered.
+    /// Has the key handle a message at once, and tells the oracle. `Err`: the router has answered.
     pub(super) fn deal(&mut self, message: &Message) -> Result<Result<Dealt, semel_support::Reply>, Violation> {
         let dealt = self.server.deal(&mut self.rng, self.now_ms, message);
         if let Ok(dealt) = &dealt {
@@ -350,7 +350,7 @@ impl Run {
         Ok(dealt)
     }
 
-    /// A broken connection is told, a message that vanishes is not.
+    /// Loses a message. A broken connection is noticed by the client; a message that vanishes is not.
     pub(super) fn lose(&mut self, from: Sender) {
         let way_ms = self.way_ms();
         match from {
@@ -361,7 +361,7 @@ impl Run {
         }
     }
 
-    /// The longest way of the next message: short as a rule.
+    /// The longest that the next message is under way, in ms. Most are short.
     pub(super) fn way_ms(&mut self) -> i64 {
         let is_slow = self.happens_often(SLOW_PERCENT);
         if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
@@ -384,7 +384,7 @@ impl Run {
         all.join("; ")
     }
 
-    /// Whether a session may be opened: a key that has as many as it may takes no other.
+    /// Whether a session may be opened. A key with the most sessions that it may have takes no other.
     fn has_room(&self, session: &str) -> bool {
         let mut parts = session.split('\n').skip(1);
         let (key, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -394,7 +394,7 @@ impl Run {
         })
     }
 
-    /// Whether rows are left that nobody sees to: then, one at a time, the application opens their session again.
+    /// Opens the session of rows that nobody sends again, one at a time, as the application does.
     fn reopen(&mut self) {
         let is_left = |entry: &Entry| {
             let owner = self.tabs.iter().find(|tab| tab.is_open && tab.owner == entry.owner);

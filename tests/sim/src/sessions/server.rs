@@ -1,9 +1,10 @@
-//! The keys that have sessions, and take batches.
+//! The keys that have sessions and take batches.
 //!
 //! Invariants:
-//! - A batch is dealt with as `batches.js` does: in one commit; one by one where that crashes, the storage fails with it, or one of it may have
-//!   ended the object before.
-//! - A crash falls between any two statements, and leaves what was committed. The next message starts the object again.
+//! - A batch is handled as in `batches.js`: in one commit, or one by one if that crashes, if the storage fails, or if
+//!   one of its requests is a suspect.
+//! - A crash happens between any two statements, and leaves what was committed. The next message starts the object
+//!   again.
 
 use super::asked::{Asked, Dealt};
 use super::frame;
@@ -28,21 +29,21 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Statements of a request, at most: a fault falls on one of them.
+/// The most statements of a request. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 14;
-/// And so many more of each request that is written together with it.
+/// How many more statements there are for each further request in the same commit.
 const STATEMENTS_OF_ONE_MORE: u64 = 3;
-/// A clock falls back by less than a first-sent may be ahead: who took one from an answer that nothing was committed with is not
-/// refused for it.
+/// How far a clock goes back at most, in ms. This is less than a first-sent may be ahead: a client that took its
+/// first-sent from an answer without a commit is not refused for it.
 const BACK_MS_MAX: i64 = 100_000;
 
 struct Keyed {
     world: World<Deposits>,
     ahead_ms: i64,
     ahead_ms_max: i64,
-    /// The latest clock of the engine that lives: it does not go back, whatever that of its machine does.
+    /// The latest clock of the engine that lives. It does not go back, whatever the machine's clock does.
     told_ms: i64,
-    /// `None`: it has died, and nobody has asked since.
+    /// `None` if it has died and nobody has asked since.
     started_ms: Option<i64>,
     starts: u32,
     forgotten_s: i64,
@@ -55,19 +56,19 @@ pub struct Server {
     plan: Plan,
     config: Config,
     keys: BTreeMap<String, Keyed>,
-    /// For what is held back: a stream apart, beside which all else is as it was.
+    /// For what is held back: another stream, so that all other decisions stay as they were.
     apart: Rng,
-    /// Whether the commit of what is dealt with next may be slow.
+    /// Whether the commit of the next message may be slow.
     pub may_hold: bool,
-    /// What goes wrong in the handler, by the number of what is wanted, and how often.
+    /// What goes wrong in the handler, by the number of the request, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
 
-/// What came of the elements of a batch: their answers, or what refuses all of it; and whether each ran by itself.
+/// The result of a batch's elements: their answers, or the refusal of the whole batch; and whether each ran by itself.
 type Together = (Option<Result<Vec<Reply>, Reply>>, bool);
 
 impl Server {
-    /// A server for a plan.
+    /// Makes a server for a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
         let config = Config {
             open: true,
@@ -90,7 +91,7 @@ impl Server {
         self.mutant == Some(Mutant::Twin(twin))
     }
 
-    /// No more faults. What crashes the handler goes on to do so.
+    /// Ends the faults. A request that crashes the handler still does.
     pub fn calm(&mut self) {
         let Plan { crash_server, fail_statements, full_disk, slow_commits, .. } = &mut self.plan;
         for share in [crash_server, fail_statements, full_disk, slow_commits] {
@@ -103,7 +104,7 @@ impl Server {
         self.troubles.retain(|_, (trouble, _)| matches!(trouble, Trouble::Panics | Trouble::Kills));
     }
 
-    /// The clock of a key at `at_ms` of the run.
+    /// The clock of a key at `at_ms` of the run, in Unix ms.
     pub fn clock_ms(&self, key: &str, at_ms: i64) -> i64 {
         let keyed = self.keys.get(key);
         let ahead_ms = keyed.map_or(0, |keyed| keyed.ahead_ms);
@@ -113,7 +114,7 @@ impl Server {
         (START_MS + at_ms + ahead_ms).max(told_ms).max(latest_ms).max(used_ms.unwrap_or(0))
     }
 
-    /// The clock of a key's machine at `at_ms` of the run.
+    /// The clock of a key's machine at `at_ms` of the run, in Unix ms.
     pub fn wall_ms(&self, key: &str, at_ms: i64) -> i64 {
         START_MS + at_ms + self.keys.get(key).map_or(0, |keyed| keyed.ahead_ms)
     }
@@ -128,15 +129,16 @@ impl Server {
         self.keys.get(key).map(|keyed| &*keyed.seen)
     }
 
-    /// What was held back of a key becomes durable.
+    /// Makes durable what a key holds back.
     pub fn release(&mut self, key: &str) {
         if let Some(keyed) = self.keys.get(key).filter(|keyed| keyed.world.database.is_holding()) {
             keyed.world.database.release();
         }
     }
 
-    /// Before what may have ended the object all is durable, and before what ends the module: here that ends the connection, which it does not
-    /// there. Else commits may be held back from now on. Whether what was held back is durable now.
+    /// Before a suspect, everything is made durable; also before a request that ends the module, since that ends the
+    /// connection here, which it does not do in the real host. Otherwise commits may be held back from now on. Returns
+    /// whether what was held back is durable now.
     fn settle(&mut self, keyed: &Keyed, asked: &[Asked], is_suspect: bool) -> bool {
         let (database, troubles) = (&keyed.world.database, keyed.world.handler.troubles.borrow());
         let is_in_trouble = |asked: &Asked| troubles.get(&asked.number).is_some_and(|(_, times)| *times > 0);
@@ -149,7 +151,7 @@ impl Server {
         !database.is_holding()
     }
 
-    /// A key restarts in peace.
+    /// Restarts a key without a fault.
     pub fn restart(&mut self, key: &str) {
         if let Some(keyed) = self.keys.get_mut(key) {
             keyed.world.restart();
@@ -157,7 +159,7 @@ impl Server {
         }
     }
 
-    /// The clock of a key's machine jumps. Whether it goes back.
+    /// Lets the clock of a key's machine jump. Returns whether it goes back.
     pub fn jump(&mut self, key: &str, jump_ms: i64) -> bool {
         let Some(keyed) = self.keys.get_mut(key) else { return false };
         let before_ms = keyed.ahead_ms;
@@ -166,7 +168,7 @@ impl Server {
         keyed.ahead_ms < before_ms
     }
 
-    /// A key forgets what was last used before an instant.
+    /// Lets a key forget what was last used before an instant. Returns what it stored before and after.
     pub fn forget(&mut self, key: &str, before_s: i64, at_ms: i64) -> Option<(Rc<View>, Rc<View>)> {
         let keyed = self.keys.get_mut(key)?;
         keyed.world.wall_ms = START_MS + at_ms + keyed.ahead_ms;
@@ -178,7 +180,7 @@ impl Server {
         Some((before, keyed.seen.clone()))
     }
 
-    /// Deals with a message that arrives at `at_ms` of the run.
+    /// Handles a message that arrives at `at_ms` of the run.
     pub fn deal(&mut self, rng: &mut Rng, at_ms: i64, message: &Message) -> Result<Dealt, Reply> {
         let mut call = Call::new(&message.method, &message.target).body(message.body.clone());
         for (name, value) in message.headers.iter() {
@@ -250,20 +252,20 @@ impl Server {
         self.end(keyed, at_ms, dealt)
     }
 
-    /// Lets somebody in who opens a socket, by what its first frame says; `None`: they are refused.
+    /// Authenticates the first frame of a socket; `None` if it is refused.
     pub fn admit(&self, key: &str, first: &str, at_ms: i64) -> Option<Asker> {
         let headers = first_frame(first).ok()?;
         Gate::new(Access::open_or_closed(true)).admit(&headers, self.wall_ms(key, at_ms)).ok()
     }
 
-    /// Deals with what arrives as a frame of somebody's socket.
+    /// Handles a message that arrives as a frame of a socket.
     pub fn deal_frame(&mut self, rng: &mut Rng, at_ms: i64, message: &Message, on: (&Asker, i64)) -> Dealt {
         let key = message.target.trim_start_matches("/semel/v1/keys/").trim_end_matches("/batch").replace("%2F", "/");
         let key = Key::new(&key).expect("a key");
         self.ask_batch(rng, at_ms, &key, message, (on.0, Some(on.1)))
     }
 
-    /// `frame`: its number, if it is one.
+    /// `frame`: the number of the frame, if it is one.
     fn ask_batch(
         &mut self,
         rng: &mut Rng,
@@ -344,12 +346,12 @@ impl Server {
             }
         }
         if let (true, Some(first)) = (self.is_twin(Twin::CrashOfFrame), elements.first()) {
-            // Whoever comes first is blamed.
+            // The first request gets the blame.
             let crashed = |n: usize| if n == 0 { keyed.world.crashed_by(asker, first) } else { unavailable(wall_ms) };
             return (Some(Ok((0..elements.len()).map(crashed).collect())), true);
         }
         keyed.world.database.calm();
-        // It has one commit, and what it acknowledges depends on that.
+        // This has one commit, and whether the acknowledgements count depends on it.
         self.plan.break_key(rng, keyed, &[], 4);
         let mut shell = batch;
         shell.elements.clear();
@@ -382,7 +384,7 @@ impl Server {
         }
         stored::change(self.mutant, When::Session, &keyed.world.database);
         keyed.look();
-        // With the object goes all that was held back.
+        // Everything that was held back is lost with the object.
         let is_lost = has_crashed && was_holding;
         let dealt = if is_lost { Dealt { before: keyed.seen.clone(), ..dealt } } else { dealt };
         let is_held = keyed.world.database.is_holding();
@@ -391,7 +393,7 @@ impl Server {
             if after.ids.effects > before { effects_after(&keyed.world.database, None, before) } else { Vec::new() };
         let panicked = keyed.world.handler.panicked.take();
         if !panicked.is_empty() {
-            // What the engine knew went with the module.
+            // What the engine knew is lost with the module.
             keyed.told_ms = 0;
         }
         let key = dealt.key.clone();
@@ -435,7 +437,7 @@ fn unavailable(wall_ms: i64) -> Reply {
 }
 
 impl Plan {
-    /// Lets go wrong what the plan asks for, or what ends the object where that is among what is asked.
+    /// Chooses the fault of the next call, or lets a request end the object that should.
     fn break_key(&self, rng: &mut Rng, keyed: &Keyed, asked: &[Asked], requests: u64) {
         let database = &keyed.world.database;
         let most = STATEMENTS_MAX + STATEMENTS_OF_ONE_MORE * requests.saturating_sub(1);
@@ -453,7 +455,7 @@ impl Plan {
             match rng.u32(0..6) {
                 0 | 1 => database.fail_at("COMMIT", 2),
                 2 | 3 => database.fail_at("COMMIT", 1),
-                // What fails of a batch that is written together has it run once more, each by itself: then something else fails.
+                // After a failure, a batch in one commit runs again, one by one. Then something else fails.
                 4 => database.fail_again(EFFECT, rng.u64(1..10)),
                 _ => database.fail(n),
             }
@@ -486,12 +488,12 @@ impl Keyed {
             && !self.world.has_outcome(headers)
     }
 
-    /// Its engine is asked, and takes the clock of its machine where that is later.
+    /// Asks the engine, which takes the clock of its machine if that is later.
     fn tell(&mut self) {
         self.told_ms = self.told_ms.max(self.world.wall_ms);
     }
 
-    /// Its object has died: the next one has the clock of its machine, and of what was committed.
+    /// The object has died. The next one has the clock of its machine, and of what was committed.
     fn died(&mut self) {
         (self.started_ms, self.told_ms) = (None, 0);
     }

@@ -1,9 +1,10 @@
-//! Sockets: who sends what goes together as frames of one, and what becomes of these when it closes.
+//! Sockets: which clients send batches as frames of a socket, and what becomes of the frames when it closes.
 //!
 //! Invariants:
-//! - The frames of a socket arrive in their order, each once or never. What is under way on one that breaks may still arrive; its answer never does.
-//! - Who is on a socket, and until when, is what its first frame said: it stays though the object is reloaded. One that was closed from the
-//!   server has no more frames.
+//! - The frames of a socket arrive in order, each once or never. If the socket breaks, frames under way may still
+//!   arrive, but their answers never do.
+//! - The principal of a socket, and when its token ends, is what its first frame said, even after the object was
+//!   reloaded. After the server has closed a socket, it takes no more frames from it.
 
 use super::asked::Dealt;
 use super::held::{Held, Waiting};
@@ -14,12 +15,12 @@ use semel_core::server::edge::auth::Asker;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A token lasts so long, at most.
+/// The longest that a token is valid, in ms.
 const TOKEN_MS_MAX: i64 = 20_000;
-/// The object wakes so late, at most, to close a socket whose token has ended.
+/// The latest that the object wakes to close a socket whose token has ended, in ms.
 const ALARM_MS_MAX: i64 = 3_000;
 
-/// Who has a socket: a tab, or who sends batches.
+/// The user of a socket: a tab (`true`), or a client that sends batches.
 type Who = (bool, usize);
 
 #[derive(Debug)]
@@ -27,20 +28,21 @@ struct Socket {
     number: usize,
     key: String,
     frames: i64,
-    /// When the last of them arrives.
+    /// When the last frame arrives.
     last_ms: i64,
 }
 
 /// All sockets.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    /// Of each who uses one, or might: whether they do.
+    /// For each client that might use a socket, whether it does.
     users: BTreeMap<Who, bool>,
     open: BTreeMap<Who, Socket>,
     opened: usize,
-    /// Who is on each, whether it is still open or not, and how many objects had lived when its last frame arrived.
+    /// For each socket, whether or not it is still open: the principal, and how many objects had lived when its last
+    /// frame arrived.
     askers: BTreeMap<usize, (Asker, u32)>,
-    /// Those that the server has closed.
+    /// The sockets that the server has closed.
     closed: BTreeSet<usize>,
 }
 
@@ -59,7 +61,7 @@ fn who(from: Sender) -> Option<Who> {
 }
 
 impl Run {
-    /// Whether a message goes as a frame. What is no batch that could be read does not.
+    /// Whether a message is sent as a frame. A batch that can't be read is not.
     pub(super) fn is_on_a_socket(&mut self, from: Sender, message: &Message) -> bool {
         let share = self.plan.sessions.sockets;
         let Some(who) = who(from).filter(|_| share > 0 && message.target.ends_with("/batch")) else { return false };
@@ -68,7 +70,7 @@ impl Run {
         uses && serde_json::from_slice::<Vec<Value>>(&message.body).is_ok()
     }
 
-    /// A frame goes on its way, on the socket that there is, or on one that is opened for it.
+    /// Sends a frame, on the client's socket, or on one that is opened for it.
     pub(super) fn post_frame(&mut self, from: Sender, message: Message) {
         let Some(who) = who(from) else { return };
         if !self.sockets.open.contains_key(&who) && !self.open_socket(from, who, &message) {
@@ -92,13 +94,13 @@ impl Run {
         self.push(at_ms, Event::Frame(from, at, Box::new(message)));
     }
 
-    /// Opens one; whether whoever opens it is let in.
+    /// Opens a socket. Returns whether it was accepted.
     fn open_socket(&mut self, from: Sender, who: Who, message: &Message) -> bool {
         let key = message.target.trim_start_matches("/semel/v1/keys/").trim_end_matches("/batch").replace("%2F", "/");
         let credentials = message.headers.get("authorization").unwrap_or_default();
         let user = credentials.trim_start_matches("Bearer ");
         let is_other = !self.is_calm && self.plan.logins > 0 && self.apart.u32(0..4) == 0;
-        // Somebody else has logged in meanwhile.
+        // Another user has logged in meanwhile.
         let credentials = if is_other { "Bearer mallory" } else { credentials };
         let first = json!({ "authorization": credentials, "principal": user }).to_string();
         let Some(mut asker) = self.server.admit(&key, &first, self.now_ms) else {
@@ -137,7 +139,7 @@ impl Run {
         }
         self.sockets.askers.insert(number, (asker, lived));
         if dealt.has_crashed {
-            // With the object, all of its connections end.
+            // All connections of an object end with it.
             self.sockets.open.retain(|_, socket| socket.key != dealt.key);
         }
         if dealt.is_closing {
@@ -149,7 +151,7 @@ impl Run {
         self.dealt(Held { waiting: Waiting::OnSocket(from, number), message, dealt })
     }
 
-    /// A frame has been dealt with, and what comes of it goes back on its socket.
+    /// Sends the answers to a frame back on its socket.
     pub(super) fn answer_on_socket(&mut self, from: Sender, number: usize, message: &Message, dealt: Dealt) {
         let is_open = who(from).is_some_and(|who| self.sockets.is_open(who, number));
         if !is_open || self.happens_often(self.plan.lose_answers) {
@@ -157,7 +159,7 @@ impl Run {
             self.sockets.open.retain(|_, socket| socket.number != number);
             return self.lose(from);
         }
-        // What refuses a frame is the answer to each request in it.
+        // A refusal of a frame is the answer to each request in it.
         let replies = match &dealt.refusal {
             Some(refusal) => vec![refusal.clone(); dealt.asked.len()],
             None => dealt.replies.clone(),

@@ -1,6 +1,6 @@
-//! What the tabs do: each is a host that drives the machine of its session, as `session.js` does.
+//! What the tabs do. Each is a host that drives the machine of its session, as `session.js` does.
 //!
-//! Invariant: what is under way when a tab closes is lost, but for what the network or the store has already taken.
+//! Invariant: whatever is under way when a tab closes is lost, except what the network or the store has already taken.
 
 use super::asked::Dealt;
 use super::frame;
@@ -13,13 +13,13 @@ use semel_core::client::{Answer, Answered, Draft, Receiver, Ticket};
 use semel_core::message::Headers;
 use semel_support::Reply;
 
-/// The longest way of a transaction to the store, and of its report back.
+/// The longest that a transaction of the store takes, and the longest that its report takes, in ms.
 const STORE_MS_MAX: i64 = 20;
-/// A holder looks so often for what others have left.
+/// How often a holder looks for rows that others have left, in ms.
 const LOOK_MS: i64 = 5_000;
-/// So long an application waits for a session.
+/// How long an application waits for a session, in ms.
 const WAITS_MS: i64 = 60_000;
-/// What may be refused again and again though the request did not run; the last by a gateway.
+/// Codes of refusals that may come again and again although the request did not run. The last is a gateway's.
 const TOLD_OF: [&str; 4] = ["rolled-back", "sequence-gap", "capacity", "overloaded"];
 
 impl Run {
@@ -28,7 +28,7 @@ impl Run {
         if open.is_empty() { None } else { Some(open[self.rng.usize(0..open.len())]) }
     }
 
-    /// A tab is opened, and takes the session over. `expects`: it says which epoch it thinks that there is.
+    /// Opens a tab, which takes the session over. `expects`: whether it names the epoch that it expects to be current.
     pub(super) fn open(&mut self, which: Which, expects: bool) {
         let seen = self.server.seen(&which.key()).and_then(|seen| seen.sessions.get(&which.name));
         let after = expects.then(|| seen.map_or(0, |row| row.current()));
@@ -52,14 +52,14 @@ impl Run {
         }
     }
 
-    /// The application wants something of a session that it holds.
+    /// Finds a tab with a session for a wish of the application.
     pub(super) fn find_tab(&mut self, number: usize) {
         let holds = |tab: &&Holder| tab.is_open && tab.has_taken;
         let held: Vec<usize> = self.tabs.iter().enumerate().filter(|(_, tab)| holds(tab)).map(|(tab, _)| tab).collect();
         match held.len() {
             0 if self.is_calm => {}
             0 => self.push(self.now_ms + 1_000, Event::Wish(number)),
-            // Neighbours go to one session, so that they go together.
+            // Wishes with neighbouring numbers go to the same session, so that they leave together.
             all => {
                 let tab = held[number / 4 % all];
                 self.push(self.now_ms, Event::In(tab, Happening::Wish(number)));
@@ -114,7 +114,7 @@ impl Run {
         self.drive(tab)
     }
 
-    /// Whether the application waits no longer for a session of which its key has as many as it may.
+    /// Whether the application gives up waiting for a session, because its key has as many sessions as it may.
     fn is_without_room(&self, tab: usize) -> bool {
         let Holder { has_taken, which, opened_ms, .. } = &self.tabs[tab];
         let seen = self.server.seen(&which.key());
@@ -133,7 +133,7 @@ impl Run {
             body: number.to_string().into_bytes(),
         };
         holder.callers.insert(id.clone(), number);
-        // Its caller need not wait any longer than this.
+        // The caller need not wait any longer than this.
         let patience_ms = self.plan.patience_ms(number);
         holder.machine.give_up_after(patience_ms);
         let ticket = holder.machine.request(self.now_ms, id, draft);
@@ -156,12 +156,12 @@ impl Run {
         holder.machine.stored(self.now_ms, &rows, lives).expect("readable rows");
     }
 
-    /// Does what the machine asks for, until it asks for no more.
+    /// Does what the machine asks for, until there is nothing left.
     fn drive(&mut self, tab: usize) -> Result<(), Violation> {
         while let Some(action) = self.tabs[tab].machine.poll() {
             match action {
                 Action::Change { ticket, id, change } => {
-                    // In the order in which they were asked for.
+                    // The store makes changes in the order in which they were asked for.
                     let done_ms = self.tabs[tab].stored_ms.max(self.now_ms + self.rng.i64(0..=STORE_MS_MAX));
                     self.tabs[tab].stored_ms = done_ms;
                     self.push(done_ms, Event::Transaction { tab, ticket, id, change });
@@ -182,13 +182,13 @@ impl Run {
                 Action::Pause { ticket: TAKE_OVER, failure } => {
                     self.note(|| format!("holder-{tab}: is over, {failure:?}"));
                     self.tabs[tab].is_over = true;
-                    // It may have had what somebody asked for before.
+                    // The holder may have had requests that were made before.
                     self.push(self.now_ms + REOPENS_MS, Event::Reopen);
                 }
                 Action::Pause { ticket, failure } => {
                     let number = self.number_of(tab, ticket);
                     self.note(|| format!("holder-{tab}: pauses at {number:?}, {failure:?}"));
-                    // It is told of, and sent on.
+                    // The application is told, and the request is still sent.
                     if TOLD_OF.contains(&failure.code.as_str()) {
                         continue;
                     }
@@ -216,7 +216,7 @@ impl Run {
                 self.oracle.see(format!("session: a take-over is {}", failure.code));
                 self.note(|| format!("holder-{tab}: its take-over is {}", failure.code));
                 self.tabs[tab].is_refused = true;
-                // What it would have held, somebody else holds, or nobody may.
+                // Another holder has the session, or nobody may.
                 self.close(tab);
             }
         }
@@ -243,7 +243,7 @@ impl Run {
     }
 
     pub(super) fn transact(&mut self, tab: usize, ticket: Ticket, id: &str, change: &Change) {
-        // Of a tab that closed meanwhile, the store may have taken it or not.
+        // The change of a tab that closed meanwhile may have reached the store or not.
         if !self.tabs[tab].is_open && self.rng.bool() {
             return;
         }
@@ -262,7 +262,7 @@ impl Run {
             Change::Cancel { .. } => self.oracle.see("session: that a row is given up is stored"),
             Change::Leave { .. } => {
                 self.oracle.see("session: a row is left to who holds the session");
-                // Each holder looks again and again.
+                // Each holder looks at the rows again and again.
                 let browser = self.tabs[tab].which.browser;
                 for other in (0..self.tabs.len()).filter(|other| *other != tab) {
                     if self.tabs[other].is_open && self.tabs[other].which.browser == browser {
@@ -276,7 +276,7 @@ impl Run {
         self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, Some(changed))));
     }
 
-    /// What a tab gets for its attempt. `is_cut`: the last answer of a batch is missing, or a gateway says something else.
+    /// The answer to a tab's attempt. `is_cut`: the last answer of a batch is missing, or a gateway made something up.
     pub(super) fn answer_to(
         &mut self,
         tab: usize,

@@ -1,6 +1,6 @@
-//! What a key stores of its sessions, and which ids it has, as one who reads the tables sees it.
+//! What a key stores of its sessions, and which ids it has, as somebody sees it who reads the tables.
 //!
-//! Invariant: nothing here goes through the code under test but the connection.
+//! Invariant: of the code under test, this uses only the connection.
 
 use crate::snapshot::Snapshot;
 use semel_core::server::Value;
@@ -25,15 +25,16 @@ pub enum State {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
     pub principal: String,
-    /// Each epoch that is kept, and the last number before its own.
+    /// The epochs that are kept, each with the last number before its own.
     pub epochs: Vec<(i64, i64)>,
     pub closed_seq: i64,
     pub closed_ack: i64,
-    /// When it was last used.
+    /// When it was last used, in Unix ms.
     pub used_ms: i64,
-    /// How often the handler had crashed on the next place when that was started, where nobody has written that it ended.
+    /// If the next place was started and it is not stored that this ended: how often the handler had crashed on it
+    /// before.
     pub started: Option<i64>,
-    /// By number: the epoch that took the place, and what became of it.
+    /// For each number, the epoch that took the place, and what became of it.
     pub places: BTreeMap<i64, (i64, State)>,
 }
 
@@ -48,21 +49,22 @@ impl Row {
     }
 }
 
-/// All of it.
+/// Everything that is stored of sessions.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// By name, without those that an administrator had forgotten.
+    /// The sessions by name, without those that an administrator had forgotten.
     pub sessions: BTreeMap<String, Row>,
-    /// How many sessions there are, those that are forgotten too.
+    /// The number of sessions, including forgotten ones.
     pub count: usize,
-    /// The records, and how many effects there are.
+    /// The records, and the number of effects.
     pub ids: Snapshot,
-    /// What was started and nobody has written that it ended, as effects name it, and how often the handler had crashed on it before.
+    /// Starts of which it is not stored that they ended: the name, as effects have it, and how often the handler had
+    /// crashed on it before.
     pub started: BTreeSet<(String, i64)>,
 }
 
 impl View {
-    /// Takes one. What was last used before `forgotten_s` is not there.
+    /// Takes a view. Sessions last used before `forgotten_s` are left out.
     pub fn of(database: &Database, forgotten_s: i64) -> Self {
         let mut all: BTreeMap<i64, (String, Row)> = BTreeMap::new();
         let text = |value: &Value| value.clone().into_text().unwrap_or_default();
@@ -105,7 +107,7 @@ impl View {
     }
 }
 
-/// Pairs of numbers of eight bytes each.
+/// Reads pairs of numbers of eight bytes each.
 fn pairs(bytes: &[u8]) -> Vec<(i64, i64)> {
     let numbers: Vec<i64> =
         bytes.chunks_exact(8).map(|chunk| i64::from_be_bytes(chunk.try_into().expect("eight bytes"))).collect();

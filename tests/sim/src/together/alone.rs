@@ -1,9 +1,10 @@
-//! Who has the object to itself: what may have ended the object before, and a batch that goes one by one.
+//! Requests that have the object to themselves: suspects, and batches that run one by one.
 //!
 //! Invariants, as in `host.js` and `batches.js`:
-//! - The start of what may have ended the object before is durable before it runs, and so is all that ran before it; of a batch what follows it
-//!   is in no commit with it either. What can't be counted does not run.
-//! - The answers to a batch leave together, once all of it is durable. If the object ends before, none ever does.
+//! - Before a suspect runs, its start is durable, and so is everything that ran before it. In a batch, what follows it
+//!   is not in its commit either. If the start can't be counted, the suspect does not run.
+//! - The answers to a batch leave together, once all of it is durable. If the object ends before, no answer ever
+//!   leaves.
 
 use super::asked::{Asked, Come, Event};
 use super::host::{STATEMENTS_MAX, Taken};
@@ -12,20 +13,20 @@ use super::run::Run;
 use crate::oracle::Violation;
 use std::rc::Rc;
 
-/// How far they are.
+/// The requests that have the object to themselves, and how far they are.
 #[derive(Debug, Default)]
 pub struct Alone {
     come: Come,
-    /// Whose turn is next.
+    /// The next request.
     next: usize,
-    /// Whether the start of that one was counted.
+    /// Whether the start of the next request was counted.
     is_started: bool,
-    /// What is durable, and not answered yet.
+    /// The requests that are durable and not answered yet.
     pub(super) dealt: Vec<Dealt>,
 }
 
 impl Run {
-    /// They begin.
+    /// Begins with these requests.
     pub(super) fn work_alone(&mut self, come: Come) -> Result<(), Violation> {
         self.object.taken = Taken::Now;
         self.tell_time();
@@ -46,7 +47,7 @@ impl Run {
         while let Some(Alone { come, next, is_started, .. }) = &mut self.object.alone {
             let Some(asked) = come.all.get(*next).cloned() else { break };
             let (is_batch, n, is_started) = (come.is_batch, *next, *is_started);
-            // What came by itself is here for that.
+            // A request that is not in a batch is here because it is a suspect.
             if !is_started && (!is_batch || self.is_suspect(&asked)) {
                 return self.count_start(&asked);
             }

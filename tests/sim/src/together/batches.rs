@@ -1,9 +1,9 @@
-//! Batches: what is wanted at about the same time, in one request.
+//! Batches: requests of about the same time, in one message.
 //!
 //! Invariants:
-//! - As in `batches.js`, a batch is begun in the turn of all that waited with it. Where that crashes or can't be, or one of it may have ended the object before,
-//!   nothing of it was done, and it goes one by one while nothing else runs.
-//! - Each of a batch takes effect as if it had come alone, in order.
+//! - As in `batches.js`, a batch begins in the turn of all that waited with it. If that crashes or is not possible, or
+//!   if the batch contains a suspect, nothing of it was done, and it runs one by one while nothing else runs.
+//! - Each request of a batch takes effect as if it had come alone, in order.
 
 use super::asked::{Ack, Asked, Come, Event};
 use super::host::{STATEMENTS_MAX, STATEMENTS_OF_ONE_MORE};
@@ -16,23 +16,23 @@ use semel_support::Reply;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// What became of a batch.
+/// The result of a batch.
 pub(super) enum Batched {
-    /// It is dealt with.
+    /// It is handled.
     Done,
-    /// Each is to run by itself.
+    /// Each request has to run by itself.
     OneByOne(Come),
     /// The object has ended.
     Ended,
 }
 
 impl Run {
-    /// Whether a message goes in the next batch.
+    /// Decides whether a message goes in the next batch.
     pub(super) fn goes_in_batch(&mut self) -> bool {
         self.options.batches > 0 && self.midst.u32(0..100) < self.options.batches
     }
 
-    /// Something is to go in the next batch.
+    /// Puts a request in the next batch.
     pub(super) fn put_in_batch(&mut self, asked: Rc<Asked>, acks: Vec<Ack>) {
         if self.batched.all.is_empty() {
             self.later(WAY_MS_MAX, Event::Batched);
@@ -42,13 +42,13 @@ impl Run {
         self.batched.acks.extend(acks);
     }
 
-    /// It leaves.
+    /// Sends the batch.
     pub(super) fn send_batch(&mut self) {
         let come = std::mem::take(&mut self.batched);
         self.later(WAY_MS_MAX, Event::Arrival(come));
     }
 
-    /// Deals with the batch whose first is the `n`th of a group.
+    /// Handles the batch whose first request is the `n`th of a group.
     pub(super) fn deal_batch(&mut self, come: Come, (n, many): (usize, usize)) -> Result<Batched, Violation> {
         if come.all.iter().any(|asked| self.is_suspect(asked)) {
             return Ok(Batched::OneByOne(come));
@@ -76,7 +76,7 @@ impl Run {
         Ok(Batched::Done)
     }
 
-    /// What goes along with a batch that then goes one by one. Whether that can go on.
+    /// Makes the acknowledgements of a batch whose requests then run one by one. Returns whether these may go on.
     pub(super) fn acknowledge_ahead(&mut self, come: &Come) -> Result<bool, Violation> {
         self.prepare(STATEMENTS_MAX, false);
         let done = self.ask_for_batch(&come.acks, &[]);
@@ -86,7 +86,7 @@ impl Run {
         }
         self.object.world.database.calm();
         if done.is_none() {
-            // Nobody is told more than that.
+            // Nobody is told anything besides.
             self.see("what goes along with a batch can't be done, and nothing of it is");
             let (life, most_ms) = (self.object.life, self.commit_ms_max());
             self.later(most_ms, Event::Durable(life));
@@ -94,7 +94,7 @@ impl Run {
         Ok(done.is_some())
     }
 
-    /// What the engine answers to it in one commit; `None`: nothing of it is done.
+    /// The engine's answers in one commit; `None`: nothing of it is done.
     fn ask_for_batch(&mut self, acks: &[Ack], all: &[Rc<Asked>]) -> Option<Vec<Reply>> {
         let acks = acks.iter().map(|(id, until_ms)| match until_ms {
             Some(until_ms) => format!("\"{id}\";until={until_ms}"),
@@ -108,7 +108,7 @@ impl Run {
     }
 }
 
-/// A message as one of a batch.
+/// The request as an element of a batch.
 fn element_of(asked: &Asked) -> Value {
     let request = asked.call.request();
     let id = request.headers.get("idempotency-key").and_then(unquoted);

@@ -1,15 +1,17 @@
 //! The object of the key: whose turn it is, what is committed together, and when answers leave.
 //!
 //! Invariants:
-//! - As in `turns.js`, nothing waits while no commit is under way. What came during one is in the next, in the order in which it came. Of each it is asked when
-//!   it is over; what comes during one of which it isn't runs at once, as it does in the other runs while commits are held back.
-//!   The engine is asked for all of that at once; where it can't be, for one by one.
-//! - As in `gathering.js`, what has come to a Worker together comes in one call, and is not parted; but where one of it may have ended the object before, each is
-//!   asked for by itself.
-//! - As in `host.js`, what may have ended the object before runs alone: its start is durable before it runs, which takes its time, and nobody else is in
-//!   its commit.
-//! - As in the runtime, no answer leaves before its commit, and of a turn all is committed or nothing. The object may end between any two
-//!   statements, and takes all with it that is not committed, and all that waits.
+//! - As in `turns.js`, nothing waits while no commit is under way. Requests that arrive during a commit are in the next
+//!   one, in the order of their arrival. The host asks for each commit when it is over. Requests that arrive during a
+//!   commit for which it does not ask run at once, as in the other runs while commits are held back. The engine is
+//!   asked about the whole group at once, and if that is not possible, about one request after the other.
+//! - As in `gathering.js`, requests that came to a Worker together arrive in one call, and stay together. If one of
+//!   them is a suspect, each is asked for by itself.
+//! - As in `host.js`, a suspect runs alone: its start is durable before it runs, which takes time, and no other request
+//!   is in its commit.
+//! - As in the runtime, no answer leaves before its commit, and a turn is committed as a whole or not at all. The
+//!   object may end between any two statements. Everything that is not committed ends with it, and everything that
+//!   waits.
 
 use super::alone::Alone;
 use super::asked::{Asked, Come, Event};
@@ -27,42 +29,42 @@ use semel_support::{Reply, World};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Statements of a call, at most: a fault falls on one of them.
+/// The most statements of a call. A fault happens at one of them.
 pub(super) const STATEMENTS_MAX: u64 = 14;
 
-/// What each more adds of those that are asked for at once.
+/// How many more statements there are for each further request that is asked for at once.
 pub(super) const STATEMENTS_OF_ONE_MORE: u64 = 3;
 
-/// The longest that a commit takes once the faults have ended.
+/// The longest that a commit takes once the faults have ended, in ms.
 const COMMIT_MS_MAX: i64 = 100;
 
-/// Who has the object to itself.
+/// Whether a request has the object to itself.
 #[derive(Debug, Default)]
 pub(super) enum Taken {
     #[default]
     Nobody,
-    /// Once the commit is over that is under way.
+    /// These requests will have it, once the commit under way is over.
     Next(Come),
     Now,
 }
 
-/// The object.
+/// The object of the key.
 pub struct Object {
     pub world: World<Deposits>,
-    /// How often it has ended: what belongs to an earlier one is nobody's.
+    /// How often it has ended. What belongs to an earlier one is ignored.
     pub(super) life: u32,
     /// `None`: it has ended, and nobody has asked since.
     pub(super) started_ms: Option<i64>,
     pub(super) taken: Taken,
-    /// Who has it to itself, and how far they are.
+    /// The requests that have it to themselves, and how far they are.
     pub(super) alone: Option<Alone>,
-    /// The calls that found it taken, and whether they are to have it to themselves.
+    /// The calls that found it taken, and whether each needs it to itself.
     stalled: VecDeque<(Come, bool)>,
-    /// Those that are in the next commit, or the one after it.
+    /// The calls that are in the next commit, or the one after it.
     waiting: VecDeque<Come>,
-    /// What is in the commit that is under way.
+    /// The requests in the commit under way.
     dealt: Vec<Dealt>,
-    /// How far it was told to forget in that commit, in Unix s.
+    /// How far it was told to forget in that commit, in Unix seconds.
     pub(super) forgotten: Vec<i64>,
 }
 
@@ -97,7 +99,7 @@ impl Run {
         let now_ms = self.wall_ms();
         self.object.started_ms.get_or_insert(now_ms);
         if come.is_batch {
-            // Whether one of it is a suspect it is asked once its turn has come.
+            // Whether a batch contains a suspect is asked when its turn has come.
             return self.admit(come, false);
         }
         let has_suspect = come.all.iter().any(|asked| self.is_suspect(asked));
@@ -111,7 +113,7 @@ impl Run {
         self.admit(come, has_suspect)
     }
 
-    /// Whether it may have ended the object before.
+    /// Whether a request may have ended the object before.
     pub(super) fn is_suspect(&self, asked: &Asked) -> bool {
         let (now_ms, call, headers) = (self.wall_ms(), &asked.call, asked.call.headers());
         let started_ms = self.object.started_ms.unwrap_or(now_ms);
@@ -140,7 +142,7 @@ impl Run {
         if self.is_calm { COMMIT_MS_MAX } else { self.options.commit_ms_max }
     }
 
-    /// One turn, and its commit, which takes its time.
+    /// Handles the requests of one turn, and starts their commit, which takes time.
     fn work(&mut self, mut group: Vec<Come>) -> Result<(), Violation> {
         let many = group.iter().map(|come| come.all.len()).sum();
         if many > 1 {
@@ -157,7 +159,7 @@ impl Run {
         group.iter().flat_map(|come| &come.all).for_each(|asked| asked.turn_ms.set(turn_ms));
         self.object.world.database.hold();
         let mut replies = None;
-        // As in `turns.js`: a batch brings nothing that could be asked for with others.
+        // As in `turns.js`, a batch is not asked for together with others.
         if many > 1 && !group.iter().any(|come| come.is_batch) {
             let all: Vec<_> = group.iter().flat_map(|come| come.all.iter().cloned()).collect();
             replies = self.ask_at_once(&all).map(Vec::into_iter);
@@ -196,7 +198,8 @@ impl Run {
         Ok(())
     }
 
-    /// What the engine answers to all of a group at once; `None`: each is to be asked for by itself, unless the object has ended.
+    /// The engine's answers to a whole group; `None` if each request has to be asked for by itself, or if the object
+    /// has ended.
     fn ask_at_once(&mut self, group: &[Rc<Asked>]) -> Option<Vec<Reply>> {
         let more = u64::try_from(group.len()).expect("a few");
         let kills = group.iter().any(|asked| self.trouble_of(asked) == Some(Trouble::Kills));
@@ -227,7 +230,7 @@ impl Run {
         self.object.world.send(&asked.call)
     }
 
-    /// Deals with the `n`th of a group, which may have its answer. Whether the object lives on.
+    /// Handles the `n`th request of a group, which may already have its answer. Returns whether the object lives on.
     pub(super) fn deal(
         &mut self,
         asked: Rc<Asked>,
@@ -258,7 +261,7 @@ impl Run {
         let is_alone = self.object.is_taken();
         self.object.dealt.push(Dealt { asked, reply, is_alone });
         if has_failed && self.is_twin(Twin::GroupIsolation) {
-            // As if all of a group were one transaction.
+            // This is as if the whole group were one transaction.
             self.object.world.database.reopen();
             self.object.world.database.hold();
         }
@@ -285,7 +288,7 @@ impl Run {
         }
     }
 
-    /// The commit that was under way is over. Its answers leave, and the next have their turn.
+    /// The commit that was under way is over. Its answers leave, and the next requests have their turn.
     pub(super) fn durable(&mut self, life: u32) -> Result<(), Violation> {
         if life != self.object.life {
             return Ok(());
@@ -308,7 +311,7 @@ impl Run {
         }
     }
 
-    /// What was held back is durable. Answers whom that answers.
+    /// Makes durable what was held back. Returns the requests that may now be answered.
     pub(super) fn commit(&mut self) -> Result<Vec<Dealt>, Violation> {
         self.object.world.database.release();
         stored::change(self.mutant, When::Commit, &self.object.world.database);
@@ -322,7 +325,7 @@ impl Run {
     }
 
     fn go_on(&mut self) -> Result<(), Violation> {
-        // Those who wait for the commit came before those who found the object taken.
+        // The requests that wait for the commit came before those that found the object taken.
         while !self.object.is_taken() {
             let Some((come, is_suspect)) = self.object.stalled.pop_front() else { break };
             self.admit(come, is_suspect)?;
@@ -349,12 +352,12 @@ impl Run {
         self.work(group)
     }
 
-    /// The object ends, with all that waits in it and all that was not durable yet; the next that comes starts it again.
+    /// Ends the object, with everything that waits in it and is not durable yet. The next request starts it again.
     pub(super) fn end_object(&mut self, when: &str) -> Result<(), Violation> {
         self.end_object_with(when, self.is_twin(Twin::MemoryKept))
     }
 
-    /// `keeps_memory`: whether the next one has in memory what this one had, which is wrong.
+    /// `keeps_memory`: whether the next object has in memory what this one had, which is a mutant.
     pub(super) fn end_object_with(&mut self, when: &str, keeps_memory: bool) -> Result<(), Violation> {
         self.see(&format!("the object ends {when}"));
         self.note(|| format!("the object ends {when}"));
@@ -368,7 +371,7 @@ impl Run {
         self.oracle.ended(&effects_after(&self.object.world.database, None, self.oracle.durable()))
     }
 
-    /// All goes that waits in the object, or is on its way to be durable.
+    /// Drops everything that waits in the object or is not durable yet.
     fn leave_object(&mut self) {
         self.oracle.forgets_starts();
         self.object_ms = 0;

@@ -1,9 +1,12 @@
-//! What comes of itself, and so in the midst of a commit: the key is told to forget, sweeps, is put back to a backup or deployed anew, and its clock jumps.
+//! Things that happen without a request, and so in the middle of a commit: the key is told to forget, sweeps, is
+//! restored from a backup or deployed anew, and its clock jumps.
 //!
 //! Invariants:
-//! - As in `chores.js`, none of it waits for a turn: what it writes is durable no sooner than what is on its way before it, and nobody hears of it before.
-//! - A deployment ends the object, and so does a restore. Where an object ends, the commit that was under way may be durable all the same: nobody was told.
-//! - A backup has what was durable when it was made, and so has who looks on.
+//! - As in `chores.js`, none of this waits for a turn. What it writes is durable no sooner than what is under way
+//!   before it, and nobody hears of it before.
+//! - A deployment ends the object, and so does a restore. If an object ends during a commit, the commit may be durable
+//!   although nobody was told.
+//! - A backup contains what was durable when it was made, for the oracle too.
 
 use super::asked::Event;
 use super::oracle::Durable;
@@ -14,33 +17,33 @@ use crate::snapshot::Snapshot;
 use semel_support::{Database, START_MS};
 use std::ops::RangeInclusive;
 
-/// Statements of what a key forgets, or of a page of its sweep, at most: a fault falls on one of them.
+/// The most statements of forgetting, or of a page of the sweep. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 8;
-/// The key is told to forget what was first sent before an instant so far ago, in ms; or ahead.
+/// How far in the past the instant is before which the key has to forget, in ms; below 0, in the future.
 const FORGOTTEN_MS: RangeInclusive<i64> = -3_000..=12_000;
-/// A clock is ahead by so much at most, in ms.
+/// How far a clock is ahead at most, in ms.
 const AHEAD_MS_MAX: i64 = 40_000;
-/// Between two pages of the sweep, in ms.
+/// The longest time between two pages of the sweep, in ms.
 const PAGE_MS_MAX: i64 = 20;
-/// Of so many commits one is followed by a backup.
+/// One in so many commits is followed by a backup.
 const BACKUPS: u32 = 4;
 
-/// What may come.
+/// Something that happens without a request.
 #[derive(Debug)]
 pub enum Midst {
     /// The key is told to forget.
     Forget,
-    /// A life of the object sweeps a page.
+    /// The object of this life sweeps a page.
     Page(u32),
     /// The clock of the key's machine jumps.
     Jump,
-    /// The key is put back to a backup.
+    /// The key is restored from a backup.
     Restore,
     /// The key is deployed anew, with another retention.
     Deploy,
 }
 
-/// What is known of a backup.
+/// A backup.
 pub struct Backup {
     database: Database,
     durable: Durable,
@@ -80,12 +83,12 @@ impl Run {
         }
     }
 
-    /// The clock of the key's machine.
+    /// The clock of the key's machine, in Unix ms.
     pub(super) fn wall_ms(&self) -> i64 {
         START_MS + self.now_ms + self.ahead_ms
     }
 
-    /// The latest that the key may have told.
+    /// The latest clock that the key may have told, in Unix ms.
     pub(super) fn latest_ms(&self) -> i64 {
         self.oracle.latest_ms.max(self.wall_ms())
     }
@@ -150,12 +153,12 @@ impl Run {
         self.look()
     }
 
-    /// Looks at what is durable, where nothing is on its way.
+    /// Looks at what is durable, unless a commit is under way.
     pub(super) fn look(&mut self) -> Result<(), Violation> {
         if self.object.is_committing() {
             return Ok(());
         }
-        // Who counts loads what is stored. Half of the time the next request does.
+        // Counting loads what is stored. Half of the time, only the next request does that.
         let counted = if self.counts.bool() { self.object.world.count().ok() } else { None };
         let stored = Snapshot::of(&self.object.world.database, None);
         let now_ms = self.object_ms.max(stored.latest_ms());
@@ -166,7 +169,7 @@ impl Run {
         Ok(())
     }
 
-    /// The object is about to end: the commit that is under way is durable all the same, or it is lost.
+    /// The object is about to end. The commit that is under way may be durable all the same.
     pub(super) fn survive(&mut self) -> Result<(), Violation> {
         if !self.object.is_committing() || !self.happens_rarely(self.options.survives) {
             return Ok(());
@@ -200,7 +203,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whose panics were counted since.
+    /// Takes note of the panics since the last call.
     pub(super) fn blame_panics(&mut self) {
         let panicked = std::mem::take(&mut *self.object.world.handler.panicked.borrow_mut());
         panicked.iter().filter_map(|number| number.parse().ok()).for_each(|number| self.oracle.crashes(number));

@@ -1,19 +1,19 @@
-//! What a seed asks for of requests that are committed together.
+//! What a seed decides about requests that are committed together.
 
 use fastrand::Rng;
 
 /// The options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Over what time, in ms. Faults last twice as long.
+    /// The time over which things are begun, in ms. Faults last twice as long.
     pub busy_ms: i64,
-    /// How much is wanted. In two of three seeds there is nothing, and no run.
+    /// How many wishes there are. In two of three seeds there are none, and no run.
     pub wishes: usize,
     /// How often somebody reads.
     pub reads: usize,
     /// The longest that a commit takes while there are faults, in ms.
     pub commit_ms_max: i64,
-    /// So many are in one commit.
+    /// The most requests in one commit.
     pub group_max: usize,
     /// The pause between the first two attempts, in ms.
     pub interval_ms: i64,
@@ -23,19 +23,21 @@ pub struct Options {
     pub lose_answers: u32,
     /// The share of messages that arrive twice, in percent.
     pub repeat: u32,
-    /// The share of messages that go to the key with those that come to its Worker in the same moment, in percent.
+    /// The share of messages that go to the key together with others that come to its Worker in the same moment, in
+    /// percent.
     pub gather: u32,
     /// The share of wishes whose attempts have a deadline, in percent.
     pub deadlines: u32,
-    /// How often somebody uses an id once more, with another payload or as somebody else.
+    /// How often somebody uses an id once more, with another payload or as another principal.
     pub others: usize,
-    /// The share of wishes at which something goes wrong in the handler, in percent.
+    /// The share of wishes for which something goes wrong in the handler, in percent.
     pub troubles: u32,
     /// The share of calls in which the object ends, in percent.
     pub crash: u32,
     /// The share of calls in which a statement fails, in percent.
     pub fail: u32,
-    /// The share of calls in which the disk is full, in percent. It undoes all that is not committed, and the object ends.
+    /// The share of calls in which the disk is full, in percent. That rolls back everything that is not committed, and
+    /// the object ends.
     pub full: u32,
     /// The share of commits that fail, in percent.
     pub fail_commits: u32,
@@ -47,26 +49,26 @@ pub struct Options {
     pub forgets: usize,
     /// How often the clock of its machine jumps.
     pub jumps: usize,
-    /// How often it is put back to a backup.
+    /// How often the key is restored from a backup.
     pub restores: usize,
-    /// How often it is deployed anew.
+    /// How often the key is deployed anew.
     pub deployments: usize,
-    /// The retentions between which deployments choose, in s.
+    /// The retentions from which deployments choose, in seconds.
     pub retentions_s: [i64; 2],
-    /// The share of objects that end whose commit is durable all the same, in percent.
+    /// The share of commits that are durable although the object ended during them, in percent.
     pub survives: u32,
 }
 
-/// Nothing is done within so short a time that such a retention would end.
+/// No run takes so long that a retention of this many seconds would end.
 const LONG_S: i64 = 3_600;
 
 impl Options {
-    /// Whether what has no first-sent may come to be forgotten.
+    /// Whether requests without first-sent may be forgotten.
     pub fn is_forgetful(&self) -> bool {
         self.forgets > 0 || self.retentions_s[0].min(self.retentions_s[1]) < LONG_S
     }
 
-    /// Those of a seed.
+    /// The options of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(crate::plan::of_together(seed));
         let mut some = |most: u32| if rng.u32(0..2) == 0 { 0 } else { rng.u32(1..=most) };

@@ -1,11 +1,11 @@
-//! What must hold of what is committed together.
+//! The oracle of requests that are committed together: checks what must hold for effects and answers.
 //!
 //! Invariants:
-//! - It rests on what is committed, on what was answered and on the order in which requests came.
-//! - Of what came to the same object, what has no turn of its own takes effect in the order in which it came, whatever became of the others.
-//!   An answer leaves once its effect is durable.
-//! - What is promised of an id ends where the fence has passed its first-sent, or, where it has none, after a retention. A backup that is put back takes
-//!   with it what was promised since.
+//! - Its judgement depends on what is committed, on what was answered, and on the order in which requests arrived.
+//! - Requests that arrived at the same object and need no turn of their own take effect in the order of their arrival,
+//!   whatever became of the others. An answer leaves once its effect is durable.
+//! - What is promised of an id ends when the fence has passed its first-sent, or without first-sent after a retention.
+//!   If a backup is restored, everything promised since the backup is void.
 
 use super::asked::{Asked, Errand};
 use super::options::Options;
@@ -18,7 +18,7 @@ use semel_support::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What crashed so often never runs again.
+/// A request that crashed so often never runs again.
 const CRASHES: u32 = 3;
 
 /// A request that the object has answered.
@@ -40,7 +40,7 @@ impl Dealt {
     }
 }
 
-/// A request of which the effect is durable.
+/// A request whose effect is durable.
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
     pub number: usize,
@@ -48,37 +48,37 @@ pub(super) struct Ran {
     pub at_ms: i64,
 }
 
-/// What is known of what is durable.
+/// What the oracle knows of what is durable.
 #[derive(Debug, Clone, Default)]
 pub struct Durable {
-    /// In the order of their effects.
+    /// The requests that ran, in the order of their effects.
     pub(super) ran: Vec<Ran>,
-    /// Of these it was said that they will not run from then on.
+    /// The requests that will not run from now on, as was said.
     never: BTreeSet<usize>,
-    /// Whose start is counted, and not that it has ended.
+    /// The requests whose start is counted, and not that it has ended.
     started: BTreeSet<usize>,
     pub(super) fence_s: i64,
 }
 
-/// What it remembers.
+/// The oracle.
 pub struct Oracle {
     pub(super) durable: Durable,
-    /// The last that this object has worked of what had it not to itself.
+    /// The last request that this object has handled, of those that did not have it to themselves.
     latest: u64,
-    /// What somebody has begun to acknowledge, and until when attempts of it may come.
+    /// The requests that a caller has begun to acknowledge, and until when attempts of each may arrive.
     pub(super) acknowledged: BTreeMap<usize, Option<i64>>,
-    /// What somebody has given up.
+    /// The requests that a caller has given up.
     given_up: BTreeSet<usize>,
-    /// How often a request may be counted to have ended its process.
+    /// How often a request may be counted to have ended its process, at most.
     blamed: BTreeMap<usize, u32>,
-    /// The latest that the key was told of the time, in Unix ms.
+    /// The latest time that the key was told, in Unix ms.
     pub latest_ms: i64,
-    /// The retention as it is now, and the shortest, in s.
+    /// The current retention and the shortest so far, in seconds.
     retention_s: i64,
     pub(super) retention_s_min: i64,
-    /// The fence is no further than this, in Unix s.
+    /// The fence is no further than this, in Unix seconds.
     pub(super) reaches_s: i64,
-    /// Whether what has no first-sent may come to be forgotten.
+    /// Whether requests without first-sent may be forgotten.
     forgets: bool,
     history: History,
     pub seen: BTreeSet<String>,
@@ -103,23 +103,23 @@ impl Oracle {
         }
     }
 
-    /// The key is told the time.
+    /// Takes note that the key is told the time.
     pub fn passes(&mut self, wall_ms: i64) {
         self.latest_ms = self.latest_ms.max(wall_ms);
         self.reaches_s = self.reaches_s.max(self.latest_ms.div_euclid(1000) - self.retention_s);
     }
 
-    /// It goes by another retention.
+    /// Takes note that the key has another retention.
     pub fn is_deployed(&mut self, retention_s: i64) {
         self.retention_s = retention_s;
     }
 
-    /// It is told to forget, and may or may not.
+    /// Takes note that the key is told to forget, which it may or may not do.
     pub fn asked_to_forget(&mut self, before_s: i64) {
         self.reaches_s = self.reaches_s.max(before_s);
     }
 
-    /// Who told it hears that it has.
+    /// Checks that a key that confirmed that it has forgotten has done so.
     pub fn forgotten(&self, before_s: i64) -> Result<(), Violation> {
         // A key that nobody has used has nothing to forget.
         if self.durable.ran.is_empty() || self.durable.fence_s >= before_s {
@@ -132,53 +132,54 @@ impl Oracle {
         )
     }
 
-    /// Somebody acknowledges, and sends nothing more. `until_ms`: the latest deadline, if all had one.
+    /// Takes note that a caller acknowledges, and sends nothing more. `until_ms`: the latest deadline, if all attempts
+    /// had one.
     pub fn acknowledges(&mut self, number: usize, until_ms: Option<i64>) {
         self.acknowledged.insert(number, until_ms);
     }
 
-    /// Somebody gives up.
+    /// Takes note that a caller gives up.
     pub fn gives_up(&mut self, number: usize) {
         self.given_up.insert(number);
     }
 
-    /// That a request starts is counted.
+    /// Takes note that a start is counted.
     pub fn starts(&mut self, number: usize) {
         self.durable.started.insert(number);
     }
 
-    /// A request crashed.
+    /// Takes note that a request crashed.
     pub fn crashes(&mut self, number: usize) {
         self.durable.started.remove(&number);
         *self.blamed.entry(number).or_default() += 1;
         self.forgets_starts();
     }
 
-    /// Nobody knows any more of which starts the end could not be written.
+    /// Takes note that the object ended: nobody knows any more of which starts the end could not be written.
     pub fn forgets_starts(&mut self) {
         for number in std::mem::take(&mut self.durable.started) {
             *self.blamed.entry(number).or_default() += 1;
         }
     }
 
-    /// What a backup has.
+    /// What a backup contains.
     pub fn backup(&self) -> Durable {
         self.durable.clone()
     }
 
-    /// A backup is put back. Whoever had an answer since has one of what is not there.
+    /// Takes note that a backup is restored. Answers since the backup are to requests that no longer exist.
     pub fn put_back(&mut self, durable: Durable) {
         self.durable = durable;
         self.forgets_starts();
         self.history.is_no_longer_promised(KEY);
     }
 
-    /// Whether what is said of a request for good holds for all time.
+    /// Whether a definitive answer to a request holds for all time.
     fn is_promised(&self, asked: &Asked) -> bool {
         asked.first_sent_s.is_some() || !self.forgets
     }
 
-    /// Somebody begins to want something.
+    /// Takes note of a wish.
     pub fn wished(&mut self, number: usize, errand: Errand) {
         match errand {
             Errand::Deposit | Errand::Cancel => self.history.deposits(number, KEY),
@@ -192,7 +193,7 @@ impl Oracle {
         self.durable.ran.len() as i64
     }
 
-    /// A commit is durable, and these effects with it.
+    /// Checks a commit that is durable, with these effects.
     pub fn committed(&mut self, dealt: &[Dealt], effects: Vec<Effect>) -> Result<(), Violation> {
         let is_late =
             |Asked { deadline_ms, turn_ms, .. }: &Asked| deadline_ms.is_some_and(|by_ms| by_ms < turn_ms.get().0);
@@ -241,7 +242,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// An effect is durable.
+    /// Checks an effect that is durable.
     fn runs(&mut self, asked: &Asked, effect: &Effect) -> Result<(), Violation> {
         let (number, line) = (asked.number, asked.line());
         let Effect { at_ms, .. } = *effect;
@@ -268,7 +269,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The object has ended; these effects are there beyond those that were durable.
+    /// Takes note that the object has ended, with these effects besides those that were durable before.
     pub fn ended(&mut self, effects: &[Effect]) -> Result<(), Violation> {
         self.latest = 0;
         match effects {
@@ -277,7 +278,7 @@ impl Oracle {
         }
     }
 
-    /// An answer leaves.
+    /// Checks an answer that leaves.
     pub fn told(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         self.check_told(asked, reply)?;
         self.check_reason(asked, reply.only("semel-status"))
@@ -328,7 +329,7 @@ impl Oracle {
         }
     }
 
-    /// What somebody is told has a reason in what was sent, and in what became of it.
+    /// Checks that an answer has a reason in what was sent and in what became of it.
     fn check_reason(&self, asked: &Asked, code: &str) -> Result<(), Violation> {
         if !matches!(asked.errand, Errand::Deposit | Errand::Other) {
             return Ok(());
@@ -347,7 +348,7 @@ impl Oracle {
         if is_so { Ok(()) } else { violation(kind, format!("{} was told {code}", asked.line())) }
     }
 
-    /// Somebody is told that there will be no outcome, and whether there was one.
+    /// Checks an answer that there will be no outcome, and what it says about whether there was one.
     fn told_for_good(&mut self, asked: &Asked, reply: &Reply, has_run: bool) -> Result<(), Violation> {
         if !self.is_promised(asked) {
             return Ok(());
@@ -358,7 +359,7 @@ impl Oracle {
             "yes" => has_run,
             _ => true,
         };
-        // What has run is known to run no more.
+        // A request that has run is known not to run again.
         if is_so {
             self.durable.never.extend((!has_run).then_some(asked.number));
             return Ok(());
@@ -367,12 +368,12 @@ impl Oracle {
         violation("lie", format!("{} was told {code}, {executed}, and has run: {has_run}", asked.line()))
     }
 
-    /// Somebody has an answer.
+    /// Takes note that a caller has an answer.
     pub fn heard(&mut self, number: usize, reply: &Reply) {
         self.history.returned(number, reply.body());
     }
 
-    /// All is over, and these effects are there.
+    /// Checks that at the end of the run there are exactly these effects.
     pub fn check_end(&self, effects: &[Effect]) -> Result<(), Violation> {
         let durable: Vec<String> = self.durable.ran.iter().map(|ran| ran.number.to_string()).collect();
         if !effects.iter().map(|effect| &effect.number).eq(&durable) {

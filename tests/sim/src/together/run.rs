@@ -1,9 +1,9 @@
-//! The run: one queue of events in the order of time, and those who ask.
+//! The run: a queue of events in the order of time, and the callers.
 //!
 //! Invariants:
-//! - No wall clock, no sleeping, no randomness but the seed's.
-//! - Each attempt of a request has the same id, body and first-sent. Who has acknowledged asks no more.
-//! - After the busy time the faults end, and each caller must come to an answer for good.
+//! - There is no wall clock, no sleeping, and no randomness except from the seed.
+//! - Each attempt of a request has the same id, body and first-sent. A caller who has acknowledged asks no more.
+//! - After the busy time the faults end, and each caller must get a definitive answer.
 
 use super::asked::{Ack, Asked, Come, Errand, Event, Wish};
 use super::host::Object;
@@ -25,19 +25,19 @@ use std::rc::Rc;
 
 /// The key.
 pub const KEY: &str = "keys/0";
-/// Somebody who has not asked for what is asked for.
+/// A principal who has made none of the requests.
 pub const STRANGER: &str = "mallory";
 const PATH: &str = "/keys/0/deposits";
 const CANCEL: &str = "/semel/v1/keys/keys%2F0/cancel";
 /// The numbers of reads begin here.
 const READS: usize = 1_000;
-/// The longest way of a message.
+/// The longest that a message is under way, in ms.
 pub(super) const WAY_MS_MAX: i64 = 50;
-/// The longest that an attempt may wait for its turn, where it has a deadline; while there are faults, a quarter of that.
+/// The longest that an attempt with a deadline may wait for its turn, in ms; a quarter of that while there are faults.
 const DATED_MS_MAX: i64 = 4_000;
-/// The pause between two attempts is doubled so often.
+/// How often the pause between two attempts is doubled.
 const DOUBLED_MAX: u32 = 4;
-/// A run that has not come to rest so long after the faults ended never will.
+/// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 600_000;
 
 /// The run.
@@ -51,23 +51,23 @@ pub struct Run {
     pub(super) object: Object,
     arrived: u64,
     wishes: Vec<Wish>,
-    /// The ids to be acknowledged with the next message.
+    /// The ids that the next message acknowledges.
     acks: Vec<Ack>,
-    /// Who has come to the key's Worker, and goes on together.
+    /// The requests that came to the key's Worker and go on together.
     gathered: Vec<Rc<Asked>>,
-    /// What is decided of them; apart, so that runs without them are as they were.
+    /// Decides about those: another stream, so that runs without them are as they were.
     gathers: Rng,
-    /// And of deadlines, and ids that are used again.
+    /// Decides about deadlines, and ids that are used again.
     dates: Rng,
-    /// What goes as one batch.
+    /// The requests of the next batch.
     pub(super) batched: Come,
-    /// What is decided of batches, and of what comes of itself.
+    /// Decides about batches, and about what happens without a request.
     pub(super) midst: Rng,
-    /// When it is counted.
+    /// Decides when the key's counts are checked.
     pub(super) counts: Rng,
-    /// How far the clock of the key's machine is ahead.
+    /// How far the clock of the key's machine is ahead, in ms.
     pub(super) ahead_ms: i64,
-    /// The latest that the object may have told.
+    /// The latest clock that the object may have told, in Unix ms.
     pub(super) object_ms: i64,
     pub(super) backup: Option<Backup>,
     pub(super) is_calm: bool,
@@ -76,7 +76,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run of a plan.
+    /// Makes the run of a plan.
     pub fn new(plan: &Plan, mutant: Option<Mutant>, is_traced: bool) -> Self {
         Self {
             options: plan.together.clone(),
@@ -104,7 +104,7 @@ impl Run {
         }
     }
 
-    /// Runs it, and tells what came about.
+    /// Runs the plan. Returns what happened, by name.
     pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
         self.set_up();
         let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX;
@@ -196,7 +196,7 @@ impl Run {
         Ok(())
     }
 
-    /// Somebody wants something, until there is an answer.
+    /// Sends an attempt for a wish, until there is an answer.
     fn ask(&mut self, number: usize) {
         let (wall_ms, latest_ms) = (self.wall_ms(), self.latest_ms());
         let Wish { first_sent_s, attempts, is_given_up, is_done, is_dated, until_ms, .. } = &mut self.wishes[number];
@@ -205,11 +205,11 @@ impl Run {
         }
         if *attempts == 0 {
             self.oracle.wished(number, Errand::Deposit);
-            // By the clock of who asks, or by what the key has told of its own.
+            // By the caller's clock, or by the clock that the key has told.
             let told_ms = if self.options.jumps > 0 && self.midst.bool() { latest_ms } else { wall_ms };
             *first_sent_s = first_sent_s.map(|_| told_ms.div_euclid(1000));
         }
-        // Nobody floods a key that is slow.
+        // The pauses grow, so that nobody floods a slow key.
         let pause_ms = self.options.interval_ms << (*attempts).min(DOUBLED_MAX);
         *attempts += 1;
         let (errand, mut call) = if *is_given_up {
@@ -236,9 +236,9 @@ impl Run {
         self.push(self.now_ms + pause_ms, Event::Ask(number));
     }
 
-    /// Somebody uses an id that has its outcome, for something else or as somebody else.
+    /// Uses an id that has its outcome for something else, or as another principal.
     fn use_again(&mut self) {
-        // Not one of which nobody may know any more that it was used.
+        // Not an id of which nobody may know any more that it was used.
         let options = &self.options;
         let is_known = |wish: &Wish| wish.has_outcome && (wish.first_sent_s.is_some() || !options.is_forgetful());
         let used: Vec<_> = (0..self.wishes.len()).filter(|number| is_known(&self.wishes[*number])).collect();
@@ -254,7 +254,7 @@ impl Run {
         self.send((number, Errand::Other, None), call);
     }
 
-    /// A message goes on its way to the key, perhaps twice.
+    /// Sends a message to the key, perhaps twice.
     fn post(&mut self, which: (usize, Errand, Option<i64>), call: Call) {
         let acks: Vec<Ack> = self.acks.drain(..).collect();
         let is_repeated = self.happens_often(self.options.repeat);
@@ -290,7 +290,7 @@ impl Run {
 
     fn send(&mut self, which: (usize, Errand, Option<i64>), call: Call) {
         let asked = self.asked(which, call);
-        // What reads goes by itself.
+        // A read goes by itself.
         if asked.errand == Errand::Read || self.gathers.u32(0..100) >= self.options.gather {
             return self.send_alone(asked);
         }
@@ -304,7 +304,7 @@ impl Run {
         self.later(WAY_MS_MAX, Event::Arrival(Come::of(vec![asked])));
     }
 
-    /// An answer leaves.
+    /// Checks an answer that leaves, and sends or loses it.
     pub(super) fn tell(&mut self, asked: &Rc<Asked>, reply: &Reply) -> Result<(), Violation> {
         let reply = lies::told(self.mutant, &format!("Together{:?}", asked.errand), reply.clone());
         self.oracle.told(asked, &reply)?;
@@ -314,7 +314,7 @@ impl Run {
         Ok(())
     }
 
-    /// An answer arrives at who asked.
+    /// A caller gets an answer.
     fn hear(&mut self, asked: &Asked, reply: &Reply) {
         let is_outcome = matches!(reply.only("semel-status"), "executed" | "replayed" | "read");
         if asked.errand == Errand::Other {
@@ -357,7 +357,7 @@ impl Run {
         self.oracle.seen.insert(format!("together: {what}"));
     }
 
-    /// One line for who reads the run.
+    /// Adds a line to the trace.
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         let now_ms = self.now_ms;
         if let Some(trace) = &mut self.trace {

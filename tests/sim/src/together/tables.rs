@@ -1,8 +1,9 @@
-//! What must hold of what is kept: it follows from what was sent, and from which effects are durable.
+//! What must hold for what is kept. It follows from what was sent, and from which effects are durable.
 //!
 //! Invariants:
-//! - What is counted in memory is what there is.
-//! - A record stays until it is acknowledged or the fence may have passed it, and what is left of it until nothing that was sent may still arrive.
+//! - The counts in memory are the counts of what is stored.
+//! - A record stays until it is acknowledged or the fence may have passed it. What is left of it then stays until
+//!   nothing that was sent may still arrive.
 
 use super::oracle::{Oracle, Ran};
 use super::run::id_of;
@@ -10,11 +11,11 @@ use crate::oracle::{Violation, violation};
 use crate::snapshot::Snapshot;
 use semel_core::server::storage::record::Change;
 
-/// A tombstone outlives the latest deadline by so much.
+/// How much longer than the latest deadline a tombstone lives, in ms.
 const GRACE_MS: i64 = 60_000;
 
 impl Oracle {
-    /// Looks at what is durable. `counted`: what the key counts, and the latest that its clock may be.
+    /// Checks what is durable. `counted`: the key's own counts, and the latest that its clock may be.
     pub fn look(&mut self, stored: &Snapshot, counted: Option<(Change, i64)>) -> Result<(), Violation> {
         if stored.fence_s < self.durable.fence_s {
             return violation(
@@ -57,7 +58,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether the row of what has run may be in that state by now, or gone.
+    /// Whether the row of a request that has run may be in this state by now, or gone.
     fn may_be(&self, Ran { number, first_sent_s, at_ms }: &Ran, state: &str) -> bool {
         let has_ended = at_ms + self.retention_s_min * 1000 <= self.latest_ms;
         let has_passed = first_sent_s.unwrap_or(0).max(at_ms.div_euclid(1000)) < self.reaches_s;
@@ -67,14 +68,14 @@ impl Oracle {
             Some(until_ms) => until_ms + GRACE_MS <= self.latest_ms,
             None => has_ended && is_refused,
         });
-        // Without first-sent, what has expired is kept for a retention.
+        // Without first-sent, an expired record is kept for another retention.
         let is_gone = has_lapsed || has_passed && (first_sent_s.is_some() || has_ended);
         match state {
             "executed" => true,
             "acknowledged" => acknowledged.is_some(),
             "expired" => first_sent_s.is_none() && has_passed,
             "none" => is_gone,
-            // It is new again.
+            // The id is new again.
             _ => is_gone && first_sent_s.is_none(),
         }
     }

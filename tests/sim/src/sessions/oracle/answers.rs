@@ -1,13 +1,13 @@
-//! Whether what is said is true.
+//! Checks that what is said is true.
 
 use super::{Aim, Asked, Dealt, Oracle, Place, Violation, What, violation};
 use semel_support::Reply;
 
-/// What says nothing of a place or an id.
+/// The codes that say nothing about a place or an id.
 const SAY_NOTHING: [&str; 5] = ["unavailable", "rolled-back", "rate-limited", "body-invalid", "not-found"];
 
 impl Oracle {
-    /// An answer is given.
+    /// Checks an answer.
     pub(super) fn said(&mut self, dealt: &Dealt, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         let code = reply.only("semel-status");
         let is_outcome = matches!(code, "executed" | "replayed");
@@ -50,7 +50,7 @@ impl Oracle {
         };
         if story.principal != dealt.principal {
             let what = || violation("stranger", format!("{} is told {code} of {name}", dealt.principal));
-            // One that nobody used for long enough has left, for everybody.
+            // A session that nobody used for long enough has left, for everybody.
             let has_left = code == "session-unknown" && !dealt.after.sessions.contains_key(name);
             return if code == "forbidden" || has_left { Ok(()) } else { what() };
         }
@@ -94,7 +94,7 @@ impl Oracle {
                 self.check_blame(dealt, place, &What::Poisoned)
             }
             ("session-unknown", _) if *epoch > current => Ok(()),
-            // It was never used, and made room in this very batch.
+            // It was never used, and was removed in this very batch.
             ("session-unknown", None) if !dealt.after.sessions.contains_key(name) && story.last == 0 => Ok(()),
             ("fingerprint-mismatch", Some(taken)) if taken.what != What::Ran(asked.number.clone()) => Ok(()),
             ("key-invalid", _) if own_after.is_some_and(|after| *seq <= after) => Ok(()),
@@ -132,7 +132,7 @@ impl Oracle {
         let code = reply.only("semel-status");
         let Place { name, epoch, seq, .. } = place;
         let Some(story) = self.stories.get(&(dealt.key.clone(), name.clone())) else { return Ok(()) };
-        // What was recorded of it before may be replayed whatever is now.
+        // What was recorded of it before may be replayed, whatever is true now.
         if story.principal != dealt.principal && code != "replayed" {
             let is_told = !matches!(code, "forbidden" | "unavailable");
             let told = || violation("stranger", format!("{} is told {code} of {name}", dealt.principal));

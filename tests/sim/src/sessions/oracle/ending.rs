@@ -1,10 +1,10 @@
-//! What must hold of a run that has ended, and of what callers are told.
+//! What must hold for a run that has ended, and for what callers are told.
 
 use super::{Got, Oracle, Violation, violation};
 use semel_core::problem::Executed;
 
 impl Oracle {
-    /// Somebody is told what came of what was wanted.
+    /// Checks what a caller is told about a wish.
     pub fn told(&mut self, number: usize, got: Got) -> Result<(), Violation> {
         if let Got::Outcome(status, body) = &got
             && self.outcomes.get(&number.to_string()) != Some(&(*status, body.clone()))
@@ -18,11 +18,11 @@ impl Oracle {
         Ok(())
     }
 
-    /// Checks what each wish came to. `is_left`: whether it is stored still, and so nobody can be told yet.
+    /// Checks the result of each wish. `is_left`: whether it is still stored, so that nobody can be told yet.
     pub fn check_end(&self, is_left: &dyn Fn(usize) -> bool) -> Result<(), Violation> {
         for (number, wish) in &self.wishes {
             let has_run = self.happened.get(&number.to_string()).is_some_and(|(key, _)| *key == wish.key);
-            // Who waits no longer has no answer yet.
+            // A caller who was told to wait no longer has no answer yet.
             let has_answer = wish.got.iter().any(|got| !matches!(got, Got::Failure(code, _) if code == "gave-up"));
             if !has_answer && wish.is_stored && has_run && !self.has_lost_storage && !is_left(*number) {
                 return violation("lost", format!("{number} ran, and nobody is told"));
@@ -57,7 +57,7 @@ impl Oracle {
             "outcome-expired" => {
                 plan.sessions.retention_s < 86_400 || plan.jump_ms_max > 0 || plan.sessions.administrations > 0
             }
-            // Who holds a session in another browser does not know who waits in this one.
+            // A holder in another browser does not know who waits in this one.
             "acknowledged" => plan.browsers > 1 || self.has_lost_storage || !plan.has_locks,
             "outcome-lost" => self.has_lost_storage || !plan.has_locks,
             _ => false,

@@ -1,14 +1,15 @@
-//! What must hold of sessions and batches, judged from outside.
+//! The oracle of sessions and batches: checks from the outside what must hold.
 //!
-//! - [`Oracle`]: what it remembers, and what happens in a message
-//! - `tables`: what must hold of what a key keeps of its sessions
-//! - `starts`: what must hold of what is counted ahead of a request that may have ended the object before
+//! - [`Oracle`]: what it remembers, and what happens with a message
+//! - `tables`: what must hold for what a key keeps of its sessions
+//! - `starts`: what must hold for the counts of started suspects
 //! - `answers`: whether what is said is true
-//! - `ending`: what must hold of a run that has ended
+//! - `ending`: what must hold for a run that has ended
 //!
 //! Invariants:
-//! - It rests on committed effects and tables, on what was on the wire and on what callers got; it never asks the code under test.
-//! - The elements of a batch are judged in their order, each as if those before it had happened.
+//! - Its judgement depends on committed effects and tables, on what was on the wire, and on what callers got. It never
+//!   asks the code under test.
+//! - The elements of a batch are checked in order, each as if those before it had happened.
 
 mod answers;
 mod ending;
@@ -26,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What became of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
-    /// It ran: the number of what was wanted.
+    /// It ran, with this number.
     Ran(String),
     Cancelled,
     Poisoned,
@@ -45,18 +46,18 @@ struct Story {
     current: i64,
     /// The last number that was taken.
     last: i64,
-    /// Up to which number its holder, while it was that, has acknowledged.
+    /// The number up to which holders have acknowledged, each while it was the current one.
     acked: i64,
-    /// What was taken and is not freed.
+    /// The places that were taken and are not freed.
     places: BTreeMap<i64, Taken>,
 }
 
-/// What a holder was asked for.
+/// A request that a holder makes.
 #[derive(Debug, Clone, Default)]
 struct Wish {
     key: String,
     tab: usize,
-    /// Its place among all calls.
+    /// Its position among all calls.
     turn: usize,
     is_stored: bool,
     is_given_up: bool,
@@ -65,38 +66,38 @@ struct Wish {
     got: Vec<Got>,
 }
 
-/// The one who looks on.
+/// The oracle.
 pub struct Oracle {
     plan: Plan,
     stories: BTreeMap<(String, String), Story>,
-    /// What ran under an id: the number of what was wanted, by key and id.
+    /// The number that ran under each id, by key and id.
     ids: BTreeMap<(String, String), String>,
     /// The highest epoch that each key ever gave.
     highest: BTreeMap<String, i64>,
-    /// What each take-over gave, by key and id: epoch and last number.
+    /// The epoch and last number that each take-over gave, by key and id.
     given: BTreeMap<(String, String), (i64, i64)>,
-    /// By number: where and as what it happened.
+    /// Where and under which name each number ran.
     happened: BTreeMap<String, (String, String)>,
-    /// By number: what the handler answered.
+    /// The handler's answer to each number.
     outcomes: BTreeMap<String, (u16, Vec<u8>)>,
     /// What ran, by key and name.
     ran: BTreeSet<(String, String)>,
-    /// What was said never to have run, by key and name.
+    /// What never ran, as was said, by key and name.
     never: BTreeSet<(String, String)>,
-    /// How often the handler crashed on something, at most, by key and name.
+    /// How often the handler may have crashed on a request at most, by key and name.
     crashes: BTreeMap<(String, String), u32>,
-    /// What was started in an object that died, by key, with how often it had crashed before.
+    /// What was started in an object that died, by key and name, with how often it had crashed before.
     dead: BTreeSet<(String, String, i64)>,
-    /// What was acknowledged of ids, by key and id.
+    /// The ids that were acknowledged, by key and id.
     acked: BTreeSet<(String, String)>,
     wishes: BTreeMap<usize, Wish>,
     has_lost_storage: bool,
-    /// What came about at least once.
+    /// What happened at least once.
     pub seen: BTreeSet<String>,
 }
 
 impl Oracle {
-    /// One for a plan.
+    /// Makes an oracle for a plan.
     pub fn new(plan: &Plan) -> Self {
         Self {
             plan: plan.clone(),
@@ -121,13 +122,13 @@ impl Oracle {
         self.seen.insert(what.into());
     }
 
-    /// A browser has lost its storage.
+    /// Takes note that a browser has lost its storage.
     pub fn lose_storage(&mut self) {
         self.has_lost_storage = true;
         self.see("session: a store is lost");
     }
 
-    /// A holder was asked for something.
+    /// Takes note of a request that a holder makes.
     pub fn wish(&mut self, number: usize, key: &str, tab: usize, is_impatient: bool) {
         let turn = self.wishes.len();
         self.wishes.insert(number, Wish { key: key.to_owned(), tab, turn, is_impatient, ..Wish::default() });
@@ -137,7 +138,7 @@ impl Oracle {
         self.wishes.entry(number).or_default().is_given_up = true;
     }
 
-    /// A row was made.
+    /// Takes note that a row was made.
     pub fn stored(&mut self, id: &str) {
         let number = id.trim_start_matches('n').parse().ok();
         if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
@@ -145,7 +146,7 @@ impl Oracle {
         }
     }
 
-    /// What an administrator had forgotten is not there any more.
+    /// Takes note of the sessions that an administrator had forgotten.
     pub fn forgot(&mut self, key: &str, before: &View, after: &View) {
         for name in before.sessions.keys().filter(|name| !after.sessions.contains_key(*name)) {
             self.see("session: one is forgotten");
@@ -157,20 +158,20 @@ impl Oracle {
         self.stories.get_mut(&(key.to_owned(), name.to_owned()))
     }
 
-    /// A message has been dealt with.
+    /// Checks a message that was handled.
     pub fn dealt(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         self.mark(dealt);
         self.check_departures(dealt)?;
         self.check_starts(dealt)?;
         self.count_crashes(dealt);
-        // Before any of its requests.
+        // The acknowledgements of a batch come before its requests.
         self.acked.extend(dealt.acks.iter().map(|id| (dealt.key.clone(), id.clone())));
         let is_unanswered = dealt.replies.is_empty() && dealt.refusal.is_none();
         let mut effects: Vec<&Effect> = dealt.effects.iter().collect();
         for (n, asked) in dealt.asked.iter().enumerate() {
             let code = dealt.replies.get(n).map(|reply| reply.only("semel-status").to_owned());
             self.acknowledge(dealt, asked);
-            // What is there twice may have run the second time.
+            // A request that is there twice may have run the second time.
             let mut others = dealt.asked.iter().zip(&dealt.replies).skip(n + 1);
             let runs_later =
                 others.any(|(other, reply)| other.name() == asked.name() && reply.only("semel-status") == "executed");
@@ -238,7 +239,7 @@ impl Oracle {
         }
     }
 
-    /// What is acknowledged by the current holder may be freed.
+    /// Takes note of an acknowledgement by the current holder.
     fn acknowledge(&mut self, dealt: &Dealt, asked: &Asked) {
         let Aim::AtPlace(place) = &asked.aim else { return };
         if let Some(story) = self.story(&dealt.key, &place.name)
@@ -249,7 +250,7 @@ impl Oracle {
         }
     }
 
-    /// Something that was asked has an effect. `count`: how many the key has with it.
+    /// Checks the effect of a request. `count`: the number of the key's effects including it.
     fn took_effect(&mut self, dealt: &Dealt, asked: &Asked, effect: &Effect, count: i64) -> Result<(), Violation> {
         let (number, name) = (&asked.number, asked.name());
         if effect.principal != dealt.principal {
@@ -280,7 +281,7 @@ impl Oracle {
         }
     }
 
-    /// A place of the current holder is taken, and it is the next.
+    /// Checks that a place is the current holder's and the next one, and takes it.
     fn took_place(&mut self, dealt: &Dealt, place: &Place, what: What) -> Result<(), Violation> {
         let Place { name, epoch, seq, .. } = place;
         let Some(story) = self.story(&dealt.key, name) else {
@@ -302,7 +303,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Of what one tab was asked for, nothing runs after what it was asked for later.
+    /// Checks that no request of a tab runs after one that it made later.
     fn check_order(&mut self, number: &str) -> Result<(), Violation> {
         if !self.plan.has_locks || self.has_lost_storage {
             return Ok(());
@@ -317,7 +318,7 @@ impl Oracle {
         }
     }
 
-    /// What must hold of all of a batch.
+    /// Checks what must hold for a batch as a whole.
     fn check_batch(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         if !dealt.is_batch {
             return Ok(());

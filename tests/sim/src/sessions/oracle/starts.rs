@@ -1,16 +1,17 @@
-//! What must hold of what is counted ahead of a request that may have ended the object before, and what may be blamed on it.
+//! What must hold for the counts of started suspects, and what they may be blamed for.
 
 use super::{Asked, Dealt, Oracle, Violation, violation};
 use crate::sessions::view::View;
 
 impl Oracle {
-    /// The object of a key dies, or is put to rest: what it has started and not ended was never ended.
+    /// Takes note that the object of a key dies or is stopped: what it has started and not ended never ends.
     pub fn dies(&mut self, key: &str, seen: &View) {
         let started = seen.started.iter().map(|(name, crashes)| (key.to_owned(), name.clone(), *crashes));
         self.dead.extend(started);
     }
 
-    /// A start that ended is counted no longer; one of an object that died is, until it is counted as a crash.
+    /// Checks that a start that ended no longer counts, and that the start of an object that died counts until it is
+    /// counted as a crash.
     pub(super) fn check_starts(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         if dealt.has_crashed {
             self.dies(&dealt.key, &dealt.after);
@@ -49,8 +50,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Every crash of a message may be that of any that it asks for; a panic is that of its number. A start that nobody has written the end of is
-    /// taken for a dead object's once what that object knows of it is gone.
+    /// Counts crashes. Any request of a message that crashed may have crashed; a panic is of its number. A start whose
+    /// end nobody has written is taken for a dead object's, once what its own object knows is lost.
     pub(super) fn count_crashes(&mut self, dealt: &Dealt) {
         let died = dealt.asked.iter().filter(|_| dealt.has_crashed);
         let its = |number: &String| dealt.asked.iter().find(|asked| asked.number == *number);
@@ -71,7 +72,8 @@ impl Oracle {
     }
 }
 
-/// What was told that the storage failed, and was asked for once more in the same message: the second finds the start of the first.
+/// Requests whose answer said that the storage failed, and that are in the same message once more: the second finds the
+/// start of the first.
 fn left_and_found(dealt: &Dealt) -> impl Iterator<Item = String> + '_ {
     let names: Vec<String> = dealt.asked.iter().map(Asked::name).collect();
     dealt.replies.iter().enumerate().filter_map(move |(at, reply)| {
@@ -80,7 +82,7 @@ fn left_and_found(dealt: &Dealt) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Whether one of its attempts was told that the storage failed: its end may not be written.
+/// Whether an attempt of the request was told that the storage failed, so that its end may not be written.
 fn is_unavailable(dealt: &Dealt, name: &str) -> bool {
     let mut all = dealt.asked.iter().zip(&dealt.replies);
     all.any(|(asked, reply)| asked.name() == name && reply.only("semel-status") == "unavailable")

@@ -1,18 +1,19 @@
-//! What must hold of what a key keeps of its sessions.
+//! What must hold for what a key keeps of its sessions.
 
 use super::{Aim, Dealt, Oracle, Place, Story, Taken, Violation, What, violation};
 use crate::sessions::asked::Asked;
 use crate::sessions::view::{Row, State};
 
-/// So many outcomes of a session are kept.
+/// The outcomes that are kept of a session.
 const WINDOW: usize = 64;
 
 impl Oracle {
-    /// A session leaves only where an administrator has it leave; or at a full key, if no place of it was ever taken.
+    /// Checks that a session leaves only if an administrator deletes it, or at a full key if no place of it was ever
+    /// taken.
     pub(super) fn check_departures(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         let gone: Vec<_> =
             dealt.before.sessions.keys().filter(|name| !dealt.after.sessions.contains_key(*name)).collect();
-        // As the request found it, with what it may have added.
+        // The sessions as the request found them, with those that it added.
         let all: std::collections::BTreeSet<_> =
             dealt.before.sessions.keys().chain(dealt.after.sessions.keys()).collect();
         let is_full = all.len().max(dealt.before.count) as u64 >= self.plan.sessions.sessions_max;
@@ -31,7 +32,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// What is stored is what happened.
+    /// Checks that what is stored is what happened.
     pub(super) fn check_tables(&mut self, dealt: &Dealt) -> Result<(), Violation> {
         let sessions_max = self.plan.sessions.sessions_max as usize;
         if dealt.after.count > sessions_max {
@@ -60,7 +61,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Of a take-over that was not answered, the tables tell whether it came about.
+    /// If a take-over was not answered, the tables tell whether it happened.
     fn adopt(&mut self, dealt: &Dealt, name: &str, row: &Row) -> Result<(), Violation> {
         let is_unsaid = dealt.replies.is_empty() || dealt.replies.iter().any(|reply| reply.status() == 503);
         let takes_over = |asked: &Asked| matches!(&asked.aim, Aim::TakeOver(of, _) if of == name);
@@ -76,7 +77,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The same of a place that was closed without an effect: by its cancellation, or for it crashed too often.
+    /// The same for a place that was closed without an effect: by its cancellation, or because it crashed too often.
     pub(super) fn adopt_place(&mut self, dealt: &Dealt, asked: &Asked, code: Option<&str>) -> Result<(), Violation> {
         let is_unsaid = dealt.refusal.is_none() && matches!(code, None | Some("unavailable"));
         let (place, what, state) = match &asked.aim {
@@ -98,7 +99,8 @@ impl Oracle {
             return Ok(());
         }
         let own = self.crashes.get(&(dealt.key.clone(), place.named())).copied().unwrap_or(0);
-        // Whoever takes over after a crash goes on with the count, so that it comes to an end; and is refused for one of its own.
+        // A holder that takes over after a crash continues the count, so that it comes to an end, and is refused only
+        // after a crash of its own.
         let (name, seq) = (format!("{};epoch=", place.name), format!(";seq={}", place.seq));
         let is_number = |named: &str| named.starts_with(&name) && named.ends_with(&seq);
         let of_number = self.crashes.iter().filter(|((key, named), _)| *key == dealt.key && is_number(named));
@@ -109,7 +111,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A session has a new holder. `told`: the last number, as its holder was told.
+    /// Checks that a session has a new holder. `told`: the last number that the holder was told.
     pub(super) fn new_epoch(
         &mut self,
         dealt: &Dealt,
@@ -135,7 +137,7 @@ impl Oracle {
     }
 }
 
-/// Of what was taken, only that is gone which was acknowledged, or of which the session was idle for the retention.
+/// Checks that a taken place is freed only if it was acknowledged, or the session was idle for the retention.
 fn check_places(name: &str, row: &Row, story: &mut Story, idle_seq: i64) -> Result<(), Violation> {
     let kept = row.places.values().filter(|(_, state)| *state != State::Acknowledged).count();
     if kept > WINDOW {
