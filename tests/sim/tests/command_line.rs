@@ -1,9 +1,9 @@
-//! The command line: its exit codes and its last line.
+//! The simulator's command line: its exit codes and its last line.
 
 use semel_sim::Mutant;
 use std::process::{Command, Stdio};
 
-/// Runs it; the exit code and the lines that it printed.
+/// Runs the simulator. Returns the exit code and the lines that it printed.
 fn sim(arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = Command::new(env!("CARGO_BIN_EXE_sim")).args(arguments).output().expect("it starts");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -23,7 +23,7 @@ fn seeds_that_pass_exit_with_0_and_the_last_line_says_which() {
 #[test]
 fn it_makes_no_files() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
-    // Nobody can make anything below a file.
+    // Nothing can be created below a file.
     sim.env("TMPDIR", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/nothing"));
     let output = sim.args(["--seeds", "20"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -68,7 +68,7 @@ fn a_mutant_exits_with_1_and_its_first_seed() {
 fn who_reads_may_leave_before_the_end() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
     let mut child = sim.arg("--list-mutants").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    // The reader goes before anything is written, or while it is.
+    // The reader leaves before anything is written, or while it is.
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));

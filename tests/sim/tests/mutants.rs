@@ -1,8 +1,8 @@
-//! Every mutant, and a seed that finds out what it does. To renew a line: `npm run sim -- --seeds 1000 --mutant NAME`.
+//! Every mutant, with a seed that finds it. To renew a line: `npm run sim -- --seeds 1000 --mutant NAME`.
 
 use semel_sim::{Mutant, Plan, be_quiet, run};
 
-/// Name, seed, and of what kind the violation is.
+/// The name, the seed, and the kind of the violation.
 const FOUND: &[(&str, u64, &str)] = &[
     ("principal", 1, "stranger"),
     ("fingerprint", 1, "outcome"),
@@ -234,7 +234,7 @@ const FOUND: &[(&str, u64, &str)] = &[
 fn every_mutant_is_found_out_by_its_seed_and_for_what_it_does() {
     be_quiet();
     let found: Vec<_> = FOUND.iter().map(|(name, seed, _)| kind_of(name, *seed)).collect();
-    // From here on a panic is this test's, and is printed.
+    // From here on, a panic is this test's own, and is printed.
     drop(std::panic::take_hook());
     let other: Vec<_> = FOUND.iter().zip(found).filter(|((.., kind), found)| *found != Some(*kind)).collect();
     assert!(other.is_empty(), "not found out, or for something else: {other:?}");

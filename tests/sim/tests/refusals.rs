@@ -1,10 +1,11 @@
-//! What refuses a lie refuses that one: the words of it say which, and each is reached.
+//! Each lie is found by the check that is meant for it: the words of the violation show which check that is, and every
+//! check is reached.
 //!
 //! To renew a line: `npm run sim -- --seeds 1000 --mutant NAME`.
 
 use semel_sim::{Mutant, Plan, be_quiet, run};
 
-/// Name, seed, of what kind the violation is, and what it says.
+/// The name, the seed, the kind of the violation, and words from it.
 const REFUSED: &[(&str, u64, &str, &[&str])] = &[
     ("sent-before-durable", 55, "unrecorded", &["and what is committed of it is"]),
     ("elsewhere-never", 11, "again", &["of which it was said that it will not"]),
@@ -158,7 +159,7 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
 fn every_lie_is_refused_by_what_is_there_for_it() {
     be_quiet();
     let told: Vec<_> = REFUSED.iter().map(|(name, seed, ..)| told_of(name, *seed)).collect();
-    // From here on a panic is this test's, and is printed.
+    // From here on, a panic is this test's own, and is printed.
     drop(std::panic::take_hook());
     for ((name, seed, kind, words), (found, what)) in REFUSED.iter().zip(told) {
         assert_eq!(found, *kind, "{name}, seed {seed}: {what}");

@@ -1,4 +1,4 @@
-//! A thousand seeds, and what must come about in some of them.
+//! A thousand seeds, and what must happen in some of them.
 
 use semel_sim::{Plan, be_quiet, marks, run};
 use std::collections::BTreeMap;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 const SEEDS: u64 = 1_000;
 const THREADS: u64 = 2;
 
-/// What comes about in so many of them is to be on the list, so that it is noticed when it does no longer.
+/// What happens in so many of the seeds must be on the list, so that it is noticed when it no longer happens.
 const OFTEN: u64 = 50;
 
-/// Runs every `THREADS`th seed from `first`, and returns what came about, and in how many.
+/// Runs every `THREADS`th seed from `first`. Returns what happened, and in how many seeds.
 fn part(first: u64) -> Result<BTreeMap<String, u64>, String> {
     let mut seen = BTreeMap::new();
     for seed in (first..SEEDS).step_by(THREADS as usize) {
@@ -28,7 +28,7 @@ fn every_promise_is_kept_and_every_decision_is_met() {
     be_quiet();
     let parts: Vec<_> = (0..THREADS).map(|first| std::thread::spawn(move || part(first))).collect();
     let parts: Vec<_> = parts.into_iter().map(|part| part.join().expect("panics are failures of a run")).collect();
-    // From here on a panic is this test's, and is printed.
+    // From here on, a panic is this test's own, and is printed.
     drop(std::panic::take_hook());
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for part in parts {
@@ -44,16 +44,28 @@ fn every_promise_is_kept_and_every_decision_is_met() {
     assert!(unlisted.is_empty(), "seen in {OFTEN} seeds of {SEEDS} or more, and not on the list: {unlisted:?}");
 }
 
-/// What long runs found: the record of a cancellation was deleted; `until` lay past what a key keeps; a start was left within one message;
-/// what waited to be left to who holds the session was given up, and stayed in hand for ever. And
-/// where the oracle was wrong: a clock went back of which nothing was stored, twice; an attempt without first-sent came after the `until` of its
-/// acknowledgement, twice; two who sent something in one instant had one id; a key's deletion was undone with the object, twice; a tab slept for
-/// longer than answers are kept, by a clock that jumped; an id was asked for, and another payload under it in the same breath; a key had no room for
-/// the session of what had run and could not be told; a caller was looked for in the moment in which a tab thaws, before the answer that came meanwhile
-/// is handed over; what expired was taken for acknowledged, since what ran under its id before was; a store was lost between a call of another payload and
-/// its row; a key was told the time by a frame that its engine never saw, and to forget by that; an id that was used again when its tombstone had left was
-/// cancelled, and what was before was taken for it; what ran by hand was deleted, its id stood for another payload since, and who had forgotten the answer
-/// asked for it for ever.
+/// Seeds that failed in long runs. Mistakes that they found:
+/// - The record of a cancellation was deleted.
+/// - An `until` was later than what a key keeps.
+/// - A start was left within one message.
+/// - A request that was about to be left to the session's current holder was given up, and stayed in hand for ever.
+///
+/// Cases in which the oracle was wrong:
+/// - A clock of which nothing was stored went back (twice).
+/// - An attempt without first-sent came after the `until` of its acknowledgement (twice).
+/// - Two clients that sent something at the same instant had the same id.
+/// - The deletion of a key was undone with the object (twice).
+/// - A tab slept for longer than answers are kept, by a clock that jumped.
+/// - An id was asked for, and at the same moment another payload under it.
+/// - A key had no room for the session of a request that had run, and whose answer nobody could be told.
+/// - A caller was looked for at the moment at which a tab thaws, before it was handed the answer that had come
+///   meanwhile.
+/// - An expired record was taken for acknowledged, because an earlier request under its id was.
+/// - A store was lost between a call with another payload and its row.
+/// - A key was told the time by a frame that its engine never saw, and to forget by that time.
+/// - An id that was used again after its tombstone had left was cancelled, and its former request was taken for it.
+/// - A request by hand that had run was deleted, another payload had its id since, and a client that had forgotten the
+///   answer asked for it for ever.
 const FAILED_ONCE: [u64; 20] = [
     9_036_723, 9_005_009, 9_058_017, 12_001_551, 12_028_932, 12_003_835, 12_011_260, 12_005_741, 13_036_968,
     14_038_497, 14_015_581, 14_021_679, 91_001_447, 96_000_402, 96_008_739, 96_008_777, 98_010_984, 98_002_155,

@@ -1,9 +1,9 @@
-//! Shrinking: what it finds fails for the same reason, is smaller, and is the same each time.
+//! Shrinking: the plan that it finds fails for the same reason, is smaller, and is the same each time.
 
 use semel_sim::shrink::shrink;
 use semel_sim::{Failure, Mutant, Plan, run, trace};
 
-/// Mutants that are found out in several ways, each with a seed that does so.
+/// Mutants that are found in several ways, each with a seed that finds it.
 const FOUND: [(&str, u64); 4] = [("replay", 0), ("deadline", 0), ("fence", 6), ("effect-apart", 0)];
 
 fn failure_of(name: &str, seed: u64) -> (Plan, Option<Mutant>, Failure) {
@@ -36,7 +36,7 @@ fn what_happens_in_sessions_is_made_smaller_too() {
         let sessions = &plan.sessions;
         sessions.calls + sessions.batches + sessions.probes + sessions.contentions + sessions.holders
     };
-    // Whatever is left out changes what is drawn after it, so not each of them fails again.
+    // Leaving something out changes all later random decisions, so not every smaller plan fails again.
     let smaller = [("place-gone", 7), ("fenced", 0), ("ack-of-current", 0)].into_iter().filter(|&(name, seed)| {
         let (plan, mutant, failure) = failure_of(name, seed);
         all(&shrink(&plan, mutant, failure).0) < all(&plan)
@@ -58,7 +58,7 @@ fn shrinking_finds_the_same_run_each_time() {
 #[test]
 fn what_can_not_be_smaller_stays_as_it_is() {
     let (plan, mutant, failure) = failure_of(FOUND[0].0, FOUND[0].1);
-    // Of a kind that no run fails with: nothing smaller is taken for it.
+    // No run fails with this kind, so no smaller plan is taken.
     let other = Failure { kind: "of no kind", ..failure };
     let (smallest, found) = shrink(&plan, mutant, other);
     assert_eq!((smallest, found.kind), (plan, "of no kind"));

@@ -1,9 +1,10 @@
-//! Ten thousand transfers between accounts by `emit`: the run of effects by itself, under the faults of as many seeds as it takes.
+//! Ten thousand transfers between accounts by `emit`: only the run of effects, with the faults of as many seeds as that
+//! takes.
 
 use semel_sim::{Plan, effects};
 
 const TRANSFERS: i64 = 10_000;
-/// As many requests as a seed has at most; each sends one to three.
+/// The most requests of a seed. Each sends one to three credits.
 const REQUESTS: usize = 20;
 
 #[test]
