@@ -170,7 +170,7 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
     });
     let mut bytes = 0;
     for (name, value) in headers.iter() {
-        if name.is_empty() || !name.bytes().all(is_token_byte) {
+        if !is_token(name) {
             return Err(format!("the handler's header name {name:?} is malformed"));
         }
         // HTTP trims such a value on its way, so it could not be replayed as it was.
@@ -191,8 +191,10 @@ fn checked_headers(mut headers: Headers) -> Result<Headers, String> {
     Ok(headers)
 }
 
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+/// Whether a text can be the name of a header, or a method (a token of RFC 9110).
+pub(super) fn is_token(text: &str) -> bool {
+    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 pub(super) fn is_value(value: &str) -> bool {

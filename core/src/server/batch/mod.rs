@@ -9,7 +9,7 @@
 
 pub mod together;
 
-use super::answer::{Answer, is_token_byte, is_value};
+use super::answer::{Answer, is_token, is_value};
 use super::config::{ANSWERS_BYTES_MAX, ELEMENTS_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::json::read::{Json, Members};
@@ -172,7 +172,7 @@ fn elements(requests: Vec<Json>) -> Result<Vec<Element>, Problem> {
 const METHOD_BYTES_MAX: usize = 32;
 
 fn is_method(method: &str) -> bool {
-    (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.bytes().all(is_token_byte)
+    method.len() <= METHOD_BYTES_MAX && is_token(method)
 }
 
 /// `within`: gives the deadline to use for the element's own one.
@@ -222,11 +222,10 @@ fn session(mut place: Members) -> Result<String, String> {
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
-    let is_name = !name.is_empty() && name.bytes().all(is_token_byte);
     let is_reserved = ["semel-", "cf-"].iter().any(|prefix| name.starts_with(prefix))
         || ["idempotency-key", "authorization"].contains(&name);
-    if !is_name || (is_reserved && holds(Rule::BatchHeaders)) {
-        return Err("a header's name is none, or not for a request of a batch");
+    if !is_token(name) || (is_reserved && holds(Rule::BatchHeaders)) {
+        return Err("a header has a malformed name, or one that no request of a batch may have");
     }
     if value.trim_matches([' ', '\t']) != value || !is_value(value) {
         return Err("a header's value is malformed");

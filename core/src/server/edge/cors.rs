@@ -7,7 +7,7 @@
 
 use crate::header::{REQUEST_HEADERS, RESPONSE_HEADERS};
 use crate::message::Headers;
-use crate::server::answer::Answer;
+use crate::server::answer::{Answer, is_token};
 
 const SETTING: &str = "SEMEL_ORIGINS";
 const ORIGINS_MAX: usize = 100;
@@ -86,9 +86,8 @@ impl Cors {
 /// The answer to a browser's preflight. It allows all headers of the protocol, and those that the browser asks for.
 pub(super) fn preflight(request: &Headers) -> Answer {
     let asked = request.combined("access-control-request-headers").unwrap_or_default();
-    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let mut allowed: Vec<&str> = REQUEST_HEADERS.to_vec();
-    allowed.extend(asked.split(',').map(str::trim).filter(|name| !name.is_empty() && name.bytes().all(is_token_byte)));
+    allowed.extend(asked.split(',').map(str::trim).filter(|name| is_token(name)));
     let headers = Headers::from_iter([
         ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned()),
         ("access-control-allow-headers", allowed.join(", ")),

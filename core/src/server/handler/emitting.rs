@@ -10,6 +10,7 @@ use crate::id::Key;
 use crate::message::{Headers, Method};
 use crate::path::Path;
 use crate::problem::{Code, Problem};
+use crate::server::answer::{is_token, is_value};
 use crate::server::effects::Target;
 use crate::server::effects::store::{self, Stored};
 use crate::server::effects::{EFFECT_ID_DIGITS, EFFECTS_BYTES_MAX, EFFECTS_PER_KEY_MAX, EFFECTS_PER_REQUEST_MAX};
@@ -142,10 +143,12 @@ fn is_plain(text: &str) -> bool {
 
 /// Refuses a header that the runtime can't send, or that only the layer may set.
 fn check_header(name: &str, value: &str) -> Result<(), Failure> {
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let is_own = name.starts_with("semel-") || OWN.contains(&name);
-    let is_value = value.chars().all(|each| each == '\t' || (' '..='\u{ff}').contains(&each) && each != '\u{7f}');
-    if is_name && !is_own && is_value { Ok(()) } else { Err(wrong(&format!("the header {name} can't be sent"))) }
+    if is_token(name) && !is_own && is_value(value) {
+        Ok(())
+    } else {
+        Err(wrong(&format!("the header {name} can't be sent")))
+    }
 }
 
 const OWN: [&str; 9] = [
