@@ -38,9 +38,12 @@ fn to((key, asker): To<'_>) -> Result<(Key, Asker), Problem> {
 }
 
 impl<H: Handler> Object<H> {
-    /// Answers a batch, as a request is answered. Without header `lines`, answers a frame: `[text]`; `[text,
-    /// undefined]` if all of the frame is refused; `[close code, reason]` if the frame can't be read. `None` if each
-    /// request has to run by itself. `is_alone`: they do so, and only the rest is done here.
+    /// Answers a batch, as a request is answered. Without header `lines`, answers a frame:
+    /// - `[text]`
+    /// - `[text, undefined]` if all of the frame is refused
+    /// - `[close code, reason]` if the frame can't be read
+    ///
+    /// `None` if each request has to run by itself. `is_alone`: they do so, and only the rest is done here.
     pub fn batch(
         &mut self,
         router: &mut Router<H>,

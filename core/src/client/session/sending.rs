@@ -164,7 +164,7 @@ impl Session {
         is_own && !request.leaves_as_cancellation() && !request.goes_alone
     }
 
-    /// Takes note that a frame is no longer under way. `None` if it was not.
+    /// Takes note that a frame is no longer under way, and returns it. `None` if it was not under way.
     pub(super) fn land(&mut self, now_ms: i64, attempt: u64) -> Option<InFlight> {
         let is_it = |each: &mut InFlight| each.attempt == attempt;
         let landed = self.second.take_if(is_it).or_else(|| {
