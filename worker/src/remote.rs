@@ -11,8 +11,9 @@ use semel_core::server::engine::remote::{Call, Ended};
 use wasm_bindgen::{JsCast, JsValue};
 
 impl<H: Handler> Object<H> {
-    /// The call that has to be sent before the last attempt has an answer: `[times, path, whether it proves something,
-    /// id]`. The path is undefined unless it is a probe. `None` if there is none. It is returned only once.
+    /// The call that has to be sent before the last attempt has an answer: `[times, path, is proof, id]`. The path is
+    /// undefined unless it is a probe. Is proof: whether a probe that finds nothing proves something. `None` if there
+    /// is no call. It is returned only once.
     pub fn take_call(&mut self) -> Option<Array> {
         let (call, id) = self.engine.take_call_of()?;
         let (times, path, is_proof) = match call {
@@ -24,8 +25,8 @@ impl<H: Handler> Object<H> {
     }
 }
 
-/// A call that was sent, and what became of it: `[status, header lines, body]`, or `[whether surely nothing was sent,
-/// reason]`.
+/// Reads a call that was sent, and its result: `[status, header lines, body]`, or `[is unsent, reason]`, where the
+/// first says whether surely nothing was sent.
 pub fn settled(call: &Array, ended: &Array) -> Purpose {
     // No start has the number 0.
     let times = call.get(0).as_f64().map_or(0, |times| times as i64);
@@ -36,7 +37,7 @@ pub fn settled(call: &Array, ended: &Array) -> Purpose {
     Purpose::Settle(call, self::ended(ended))
 }
 
-/// Reads what became of a call: `[status, header lines, body]`, or `[whether surely nothing was sent, reason]`.
+/// Reads the result of a call, as in [`settled`].
 pub fn ended(ended: &Array) -> Ended {
     read(ended).unwrap_or_else(|| Ended::Unknown("what came of it can't be read".to_owned()))
 }
