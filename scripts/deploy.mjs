@@ -42,7 +42,7 @@ await main(async () => {
     secrets = { given: await secretsOf(options), there: options["dry-run"] ? [] : await secretsAt(file) };
     if (!options["dry-run"]) places = await placesAt(file);
     said = checkSettings(config, { ...secrets, places }, options);
-    return said.length === 0 ? "nothing speaks against them" : "to know:";
+    return said.length === 0 ? "nothing is wrong with them" : "please note:";
   });
   for (const text of said) console.log(`    ${text}`);
   const worker = workerOf(config);
@@ -76,7 +76,7 @@ function checkSettings({ vars }, known, options) {
 /** Throws if the Worker would serve nobody with these settings. */
 async function checkReading({ vars }, worker, secrets) {
   const why = await unreadable(workerFolder(worker), { vars, ...secrets });
-  if (why !== undefined) throw new StepError(`These settings are not deployed, for the Worker would serve nobody with them:\n  ${why}.`, "README.md says what each may be.");
+  if (why !== undefined) throw new StepError(`These settings are not deployed, because the Worker would serve nobody with them:\n  ${why}.`, "README.md says what each may be.");
 }
 
 /** The secrets by name, from a JSON file in the form that wrangler takes, too. */

@@ -53,9 +53,9 @@ export function judge({ vars, given = {}, there = [], places = [], isOpenMeant =
   wrong.push(...keysOf(vars, given));
 
   const isOpen = valueOf("SEMEL_OPEN") === "true";
-  if (!["true", "false", undefined].includes(valueOf("SEMEL_OPEN"))) wrong.push("SEMEL_OPEN is neither true nor false: the Worker would serve nobody, for it does not guess.");
-  if (isOpen && !isOpenMeant) wrong.push("SEMEL_OPEN is true: everybody would be served, under whatever name they give. Say --open if that is meant.");
-  if (isOpen && hasKeys) wrong.push("SEMEL_OPEN is true and there are keys: the Worker would serve nobody, for it can't be told which is meant.");
+  if (!["true", "false", undefined].includes(valueOf("SEMEL_OPEN"))) wrong.push("SEMEL_OPEN is neither true nor false: the Worker would serve nobody, because it does not guess.");
+  if (isOpen && !isOpenMeant) wrong.push("SEMEL_OPEN is true: everybody would be served, under whatever name they give. Add --open if you want that.");
+  if (isOpen && hasKeys) wrong.push("SEMEL_OPEN is true and there are keys: the Worker would serve nobody, because it can't tell which of them you want.");
   if (there.includes("SEMEL_OPEN") && !("SEMEL_OPEN" in given)) wrong.push("SEMEL_OPEN is a secret at the deployment, and nobody sees whether it is true: delete it there.");
   if (!isOpen) {
     if (!hasKeys) missing.push("SEMEL_JWT_KEYS or SEMEL_JWKS_URL: without either, nobody is served.");
@@ -65,7 +65,7 @@ export function judge({ vars, given = {}, there = [], places = [], isOpenMeant =
   const isUnseen = there.includes("SEMEL_JURISDICTION") && !("SEMEL_JURISDICTION" in given);
   const place = isUnseen ? undefined : (valueOf("SEMEL_JURISDICTION") ?? "");
   if (!isEmptyMeant && places.some((each) => each !== place)) {
-    wrong.push("SEMEL_JURISDICTION is not what it is at the deployment that is there: every key would begin empty, and what was executed would be executed again. Say --begin-empty if that is meant.");
+    wrong.push("SEMEL_JURISDICTION differs from that of the existing deployment: every key would begin empty, and what was executed would be executed again. Add --begin-empty if you want that.");
   }
   if (!has("SEMEL_ADMIN_TOKEN")) noted.push("There is no SEMEL_ADMIN_TOKEN: every path of the administrator, and the inspector, will answer 401.");
   return { wrong, missing, noted };

@@ -13,7 +13,7 @@ import { changing, commandOf, markOf, reading, readingAhead } from "./session.js
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
-const NO_EFFECTS = "There is no such key here, or its handler has nothing sent.";
+const NO_EFFECTS = "There is no such key here, or its handler has sent nothing.";
 const LOOK_MS = 1_000;
 /** A forget that makes no progress for this long, or for `--timeout` if that is longer, is no longer waited for. */
 const STANDSTILL_MS = 30_000;
@@ -136,7 +136,7 @@ export async function forget(session) {
   const nowMs = await reading(session, () => admin.now(signal));
   const before = instantOf(options.before, nowMs);
   if (before * 1000 > nowMs) throw new Failure("usage", [`${utc(before * 1000)} is yet to come. It can be now at the latest.`]);
-  const question = `Every key forgets what was first sent before ${utc(before * 1000)}, ${age(before * 1000, nowMs)}, and its outcomes with it. Effects stay; who still waits for such an answer never gets it. It can't be undone. Go on? [y/N] `;
+  const question = `Every key forgets what was first sent before ${utc(before * 1000)}, ${age(before * 1000, nowMs)}, and the outcomes with it. The effects stay. A client that still waits for one of these answers never gets it. It can't be undone. Go on? [y/N] `;
   if (!options.yes) await agree(session, question);
   const again = ["forget", [], "--before", utc(before * 1000), "--yes"];
   let made;
@@ -158,8 +158,8 @@ async function follow(session, job, again) {
   while (job.state !== "done") {
     terminal.progress(job.done, job.keys, "key");
     if (Date.now() - movedMs > Math.max(STANDSTILL_MS, options.timeout * 1000)) {
-      const failed = job.failed?.length > 0 ? [`What can't be told is tried again: ${job.failed.map(safeLine).join(", ")}`] : [];
-      throw new Failure("failed", ["Nothing moves any more.", ...failed, ...lines], { code: "standstill", job });
+      const failed = job.failed?.length > 0 ? [`These keys have not forgotten yet, and are tried again: ${job.failed.map(safeLine).join(", ")}`] : [];
+      throw new Failure("failed", ["The forget makes no progress.", ...failed, ...lines], { code: "standstill", job });
     }
     try {
       await delay(LOOK_MS, undefined, { signal });
@@ -221,7 +221,7 @@ async function mendEffect(session, key, mending, id) {
   const [meaning, results] = MENDINGS[mending];
   if (!options.yes) await agree(session, `${meaning} Go on? [y/N] `);
   const again = ["effects", [key], `--${mending}`, id, "--yes"];
-  const words = { "not-found": NO_EFFECTS, "not-seen": mending === "park" ? "None of that id is the first to wait." : "None of that id is parked." };
+  const words = { "not-found": NO_EFFECTS, "not-seen": mending === "park" ? "No request with that id is the first to wait." : "No request with that id is parked." };
   const result = await changing(session, again, (change) => admin.mendEffect(key, mending, id, change, signal), words);
   if (terminal.isJson) return terminal.json(result);
   terminal.line(results[result.state]);
@@ -253,7 +253,7 @@ export async function resolve(session, key, id) {
   if (executed === "yes" && status === undefined) throw new Failure("usage", ["What ran has an outcome: give --status, and --body where it has one."]);
   if (executed === "no" && (status ?? body ?? type) !== undefined) throw new Failure("usage", ["What did not run has no --status, --body or --type."]);
   const outcome = executed === "no" ? undefined : { status, ...(type !== undefined && { headers: { "content-type": type } }), ...(body !== undefined && { body }) };
-  const meaning = outcome ? `This records status ${status} as the outcome of ${id}: every attempt gets it.` : `This has ${id} never run. If it may have had its effect, its client may do that again.`;
+  const meaning = outcome ? `This records status ${status} as the outcome of ${id}: every attempt gets it.` : `From now on ${id} never runs. If it has had its effect after all, its client may cause that a second time.`;
   if (!options.yes) await agree(session, `${meaning} It can't be undone. Go on? [y/N] `);
   const given = Object.entries({ executed, status, body, type }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
   const result = await changing(session, ["resolve", [key, id], ...given, "--yes"], (change) => admin.resolve(key, id, outcome, change, signal));
@@ -266,7 +266,7 @@ const DELETED = {
   __proto__: null,
   executed: (id) => `This throws the outcome of ${id} away. It can't be had back.`,
   poisoned: (id) => `${id} crashed too often: it never ran, and never will. This keeps nothing of it but the id.`,
-  suspect: (id) => `${id} has crashed, and may run when its client sends it again. This has it never run.`,
+  suspect: (id) => `${id} has crashed, and may run when its client sends it again. If you delete its record, it never runs.`,
   "in-doubt": (id) => `Nobody knows whether ${id} ran. This gives it up: an answer that still comes is thrown away, and it can't be resolved any more. \`semel resolve\` settles it.`,
 };
 
@@ -275,7 +275,7 @@ export async function remove(session, key, id) {
   const { admin, terminal, options, signal } = session;
   // In a script, an empty variable for the id leaves no argument. That mistake alone must not delete the whole key.
   if (id === undefined && options.yes && !options.whole) throw new Failure("usage", ["No id is given, so it would be the key with all its data. If that is meant, add --whole."]);
-  if (id !== undefined && options.whole) throw new Failure("usage", ["--whole is of a key, and an id is given."]);
+  if (id !== undefined && options.whole) throw new Failure("usage", ["--whole deletes a whole key, but an id is given."]);
   if (!options.yes && id === undefined) {
     const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
     await agree(session, question, (answer) => [key, safe(key)].includes(answer));

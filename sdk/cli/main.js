@@ -32,7 +32,7 @@ Examples:
   semel keys --state parked --all
   semel keys --hash 2bd806c97f0e00af
 
-The log names a key by the first digits of the SHA-256 of its name. With --hash all keys are gone through, and those told that have it.
+The log names a key by the first digits of the SHA-256 of its name. With --hash, semel goes through all keys and lists those whose hash begins so.
 
 With --json, one key a line: {"key","created","seen","records","tombstones","inDoubt","parked","bytes","oldest"}; times in Unix ms.`,
   show: `
@@ -44,7 +44,7 @@ Examples:
   semel records orders/42
   semel records orders/42 --state in-doubt --all --json
 
-In the order of their ids. With --state the key looks for them, among 10,000 records at a time, until there are as many as were asked for.`,
+Records are ordered by id. With --state, the key looks through 10,000 records at a time, until it has found as many as were asked for.`,
   effects: `
 Examples:
   semel effects accounts/alice
@@ -64,7 +64,7 @@ to their ids where the client did not say when; what the requests did stays. It 
 Example:
   semel cancel accounts/alice 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4
 
-It asks only where nobody has used the key: its name may be mistyped.`,
+It asks only if nobody has used the key, because its name may be mistyped.`,
   resolve: `
 Examples:
   semel resolve orders/42 3f0c6a52-0f6e-4f0b-9a55-6f1df2c7a1b4 --executed yes --status 201 --type application/json --body '{"order":7}'
@@ -125,7 +125,7 @@ function programOf({ version, terminal, env, signal }) {
     .version(version)
     .option("--url <url>", "the deployment, such as https://api.example.com (SEMEL_URL)")
     .option("--token <token>", "the administration token (better: SEMEL_ADMIN_TOKEN)")
-    .addOption(new Option("--timeout <seconds>", "how long to go on, where no definitive answer comes").argParser(numberOf(0, 86_400)).default(60))
+    .addOption(new Option("--timeout <seconds>", "how long to try again while there is no definitive answer").argParser(numberOf(0, 86_400)).default(60))
     .option("--json", "answers as JSON")
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
@@ -137,7 +137,7 @@ function programOf({ version, terminal, env, signal }) {
     const action = (...given) => run(sessionOf({ ...program.opts(), ...given.at(-2) }, { env, terminal, signal }), ...given.slice(0, -2));
     return program.command(usage).description(description).addHelpText("after", TEXTS[name]).action(action);
   };
-  const again = () => new Option("--again <id@seconds>", "go on with an earlier change of which it is not known whether it was made");
+  const again = () => new Option("--again <id@seconds>", "go on with an earlier change, if it is not known whether it was made");
 
   add("keys", "Lists keys.", keys)
     .addOption(new Option("--order <order>", "which come first").choices(["newest", "heaviest", "name"]).default("newest"))
@@ -154,7 +154,7 @@ function programOf({ version, terminal, env, signal }) {
   add("effects <key>", "Shows what a key has still to send, and mends it.", effects)
     .addOption(new Option("--retry <id>", "has a parked one sent again").argParser(effectId).conflicts(["drop", "park"]))
     .addOption(new Option("--drop <id>", "throws a parked one away").argParser(effectId).conflicts("park"))
-    .addOption(new Option("--park <id>", "gives up one that is the first to wait for where it goes").argParser(effectId))
+    .addOption(new Option("--park <id>", "gives up one that is the first to wait for its target").argParser(effectId))
     .option("-y, --yes", "don't ask")
     .addOption(again());
   add("forget", "Forgets, at every key, what is older than an instant.", forget)
@@ -162,7 +162,7 @@ function programOf({ version, terminal, env, signal }) {
     .option("--no-wait", "only begin it")
     .option("-y, --yes", "don't ask")
     .addOption(again());
-  add("cancel <key> <id>", "Has a request never run from now on.", cancel).option("-y, --yes", "don't ask").addOption(again());
+  add("cancel <key> <id>", "Cancels a request: from now on it never runs.", cancel).option("-y, --yes", "don't ask").addOption(again());
   add("resolve <key> <id>", "Says what became of a request that is in doubt.", resolve)
     .addOption(new Option("--executed <word>", "whether it ran").choices(["yes", "no"]).makeOptionMandatory())
     .addOption(new Option("--status <status>", "of its outcome, if it ran").argParser(numberOf(200, 499)))
@@ -171,7 +171,7 @@ function programOf({ version, terminal, env, signal }) {
     .option("-y, --yes", "don't ask")
     .addOption(again());
   add("delete <key> [id]", "Deletes a key with all its data, or one record.", remove)
-    .option("--whole", "it is the key: with --yes, that has to be said")
+    .option("--whole", "delete the whole key: needed with --yes if no id is given")
     .option("-y, --yes", "don't ask")
     .addOption(again());
   return program;

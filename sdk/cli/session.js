@@ -18,7 +18,7 @@ export function sessionOf(options, { env, terminal, signal }) {
   const { protocol, hostname } = new URL(url);
   if (protocol === "http:" && !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) throw new Failure("usage", [`${given} begins with http://, and the administration token would go to another machine in clear text. Give it with https://; http:// is for localhost, 127.0.0.1 and [::1].`]);
   if (!token) throw new Failure("usage", ["There is no administration token. Give SEMEL_ADMIN_TOKEN."]);
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that no token has."]);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that a token can't have."]);
   let hasTold = false;
   const onretry = ({ message }) => {
     if (!hasTold) terminal.note(`${sentence(message)} Trying again, for up to ${options.timeout} s…`);

@@ -88,7 +88,7 @@ export class Terminal {
 
   /** Throws if nobody can see the question and answer it. The failure says how to do without, and `why` it asks, if it does not always. */
   needsSomebody(...why) {
-    if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", [...why, "It asks before it does this, and nobody is there to answer. Add --yes."]);
+    if (this.#stdin.isTTY !== true || this.#stderr.isTTY !== true) throw new Failure("usage", [...why, "This must be confirmed, and nobody is there to answer. Add --yes."]);
   }
 
   /** Asks, and resolves to the answer. It is empty if the input ends, as by Ctrl-D. */

@@ -144,7 +144,7 @@ test("an earlier change may be what is refused as over, running or in doubt, for
       fake.faults.push({ on: "change", kind: 410, code });
       const error = await errorOf(of({ changesForMs: 0 }).cancel(SMALL, idIn("executed"), change));
       assert.deepEqual([error.code, error.executed], [code, executed]);
-      assert.equal(/or of this change, which then may be made already/.test(explain(error, true).what), executed === "unknown");
+      assert.equal(/or about this change, which may then have been made already/.test(explain(error, true).what), executed === "unknown");
     }
   }
 });
@@ -176,7 +176,7 @@ test("what is asked for in the second in which a key was deleted is refused, and
   };
   const soon = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));
   assert.deepEqual([soon.code, soon.executed], ["forgotten", "no"]);
-  assert.deepEqual(explain(soon, true), { what: "The key was deleted a moment ago, or has forgotten what was sent until now: it refuses what was asked for before that.", advice: "Try again in a moment.", outcome: "Nothing was changed." });
+  assert.deepEqual(explain(soon, true), { what: "The key was deleted a moment ago, or was just told to forget. It refuses what was asked for before that.", advice: "Try again in a moment.", outcome: "Nothing was changed." });
   // An attempt before may have been what it was about.
   answers.push(new TypeError("fetch failed"));
   const lost = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));

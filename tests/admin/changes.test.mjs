@@ -137,7 +137,7 @@ test("no answer at all: nobody knows, and the same can be sent again, by whoever
     await tab.clock.runFor(1_000);
     return dialogOf(tab).getByRole("alert").isVisible();
   }, "it gives up");
-  assert.match(await dialogOf(tab).innerText(), /It can't be known whether the change was made\. To send the same again is safe: it happens once\./);
+  assert.match(await dialogOf(tab).innerText(), /It can't be known whether the change was made\. It is safe to send the same change again: it happens only once\./);
   fake.faults.length = 0;
   await tab.getByRole("button", { name: "Send the same again" }).click();
   await shows(tab, "The record is reduced to its id. The request had run, and its effect stays.");
@@ -240,7 +240,7 @@ test("forget: an age or a date, what it means, and how far it is", LIMIT, async 
   assert.deepEqual(mine.complaints, []);
   // One that is no longer kept is no key that is not there.
   await tab.goto(`${fake.url}/inspector#forget=job-99`);
-  await shows(tab, "There is no such forget here.");
+  await shows(tab, "There is no forget with this id here.");
 });
 
 test("a keyboard is enough: from the list to a change, and back to where one was", LIMIT, async (t) => {
@@ -280,7 +280,7 @@ test("axe finds nothing serious in any view, in light and dark and on a phone, a
     assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what} is not wider than the screen`);
   };
   fake.effects.set(EMPTY, sentBy());
-  const views = { "#prefix=carts/12": "of", [at(HEAVY)]: "it is the shape", [at(EMPTY)]: "what waits, and what was refused", [at(SMALL, idIn("executed"))]: "Fingerprint", [at(SMALL, idIn("acknowledged"))]: "no longer kept", [at(SMALL, "none")]: "knows no such id", "#forget=": "Older than", "#forget=nothing": "no such" };
+  const views = { "#prefix=carts/12": "of", [at(HEAVY)]: "the shape is right", [at(EMPTY)]: "what waits, and what was refused", [at(SMALL, idIn("executed"))]: "Fingerprint", [at(SMALL, idIn("acknowledged"))]: "no longer kept", [at(SMALL, "none")]: "knows no such id", "#forget=": "Older than", "#forget=nothing": "no forget with this id" };
   for (const [colorScheme, viewport] of [
     ["light", { width: 1280, height: 900 }],
     ["dark", { width: 1280, height: 900 }],

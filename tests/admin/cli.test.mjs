@@ -158,7 +158,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["delete", SMALL], /Add --yes/],
     [["delete", SMALL, "x"], /Add --yes/],
     [["delete", SMALL, "--yes"], /would be the key with all its data\. .* add --whole/],
-    [["delete", SMALL, "x", "--whole", "--yes"], /--whole is of a key/],
+    [["delete", SMALL, "x", "--whole", "--yes"], /--whole deletes a whole key/],
     [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
     [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
     [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],
@@ -176,7 +176,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     ...["http://api.example.com", "http://api.example.com:8787/", "http://127.0.0.2:8787", "http://localhost.example.com", "http://api.localhost", "http://[::2]"].map((url) => [["keys", "--url", url], /--url begins with http:\/\/.* in clear text\. Give it with https:\/\//]),
     [["keys"], /SEMEL_URL begins with http:\/\/.*in clear text/, { SEMEL_URL: "http://api.example.com" }],
     [["keys"], /There is no administration token/, { SEMEL_ADMIN_TOKEN: "" }],
-    [["keys"], /characters that no token has/, { SEMEL_ADMIN_TOKEN: "a b\n" }],
+    [["keys"], /characters that a token can't have/, { SEMEL_ADMIN_TOKEN: "a b\n" }],
   ]) {
     const { code, stdout, stderr } = await semel(args, { env });
     assert.deepEqual([code, stdout], [2, ""], args.join(" "));
@@ -286,9 +286,9 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.deepEqual(JSON.parse((await semel(["effects", SMALL, "--park", effectIdOf(900), "--yes", "--json"])).stdout), { state: "closing" });
   assert.deepEqual(fake.done.slice(done), [[17, "retry"], [18, "drop"], [900, "park"]].map(([n, what]) => `POST keys/${SMALL}/effects/${effectIdOf(n)}/${what}`));
   const gone = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes"]);
-  assert.deepEqual([gone.code, gone.stderr], [1, "None of that id is parked.\nNothing was changed.\n"]);
+  assert.deepEqual([gone.code, gone.stderr], [1, "No request with that id is parked.\nNothing was changed.\n"]);
   const goneBefore = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes", "--again", `0f2b1c34-0000-4000-8000-000000000018@${NOW_MS / 1000}`]);
-  assert.deepEqual([goneBefore.code, goneBefore.stderr], [1, "None of that id is parked.\nIt can't be known whether the change was made.\n"]);
+  assert.deepEqual([goneBefore.code, goneBefore.stderr], [1, "No request with that id is parked.\nIt can't be known whether the change was made.\n"]);
   // The server shows no more of those that are sent to.
   fake.effects.set(FOREIGN, { lanes: Array.from({ length: 50 }, (_, at) => ({ ...lane, id: effectIdOf(at + 1), waiting: 2 })), parked: [] });
   assert.equal((await semel(["effects", FOREIGN])).stderr, "100 of at most 10,000, 0 of them parked. The first 50 of those that are sent to are shown.\n");
@@ -298,9 +298,9 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   for (const options of mended) {
     // A key that is listed is not said to be none.
     const { code, stderr } = await semel(["effects", HEAVY, ...options]);
-    assert.deepEqual([code, stderr.split("\n")[0]], [1, "There is no such key here, or its handler has nothing sent."], options.join(" "));
+    assert.deepEqual([code, stderr.split("\n")[0]], [1, "There is no such key here, or its handler has sent nothing."], options.join(" "));
   }
-  assert.match((await semel(["effects", "nobody"])).stderr, /^There is no such key here, or its handler has nothing sent\.\n/);
+  assert.match((await semel(["effects", "nobody"])).stderr, /^There is no such key here, or its handler has sent nothing\.\n/);
 });
 
 test("no answer in time: nobody knows, and the same can be sent again under its id, once in all", LIMIT, async () => {
@@ -320,7 +320,7 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
   const third = await semel(again.split(" "));
   assert.deepEqual([third.code, third.stdout], [1, ""]);
-  assert.match(third.stderr, /this change, which then may be made already\.\nIt can't be known whether the change was made\.\nLook at what it was to change[^\n]*\n$/, "run again it would say the same");
+  assert.match(third.stderr, /this change, which may then have been made already\.\nIt can't be known whether the change was made\.\nLook at what it was to change[^\n]*\n$/, "run again it would say the same");
 });
 
 test("what is to be run again names the deployment that was named, whatever the environment says", LIMIT, async () => {

@@ -81,7 +81,7 @@ test("one is sent again, one dropped, one given up: each is asked about, made on
   await tab.getByRole("button", { name: "Close" }).click();
   await until(async () => (await cards(tab, "Refused for good").count()) === 1, "it is gone");
 
-  await ask("What waits", 2, "Give up the first…", /it may have had its effect, or have it yet/);
+  await ask("What waits", 2, "Give up the first…", /it may have had its effect, or may still have it/);
   await tab.keyboard.press("Escape");
   await ask("What waits", 0, "Give up the first…", /closed at the other key first/);
   await tab.getByRole("button", { name: "Give it up", exact: true }).click();
@@ -99,7 +99,7 @@ test("what somebody else has mended meanwhile is said so, and that nothing was c
   await cards(tab, "Refused for good").first().getByRole("button", { name: "Drop it…" }).click();
   fake.effects.get(SMALL).parked.shift();
   await tab.getByRole("button", { name: "Drop it", exact: true }).click();
-  await shows(tab, "It does not wait here any more, nor is it parked.");
+  await shows(tab, "This request neither waits here nor is parked any more.");
   await shows(tab, "Nothing was changed.");
   await tab.keyboard.press("Escape");
   await tab.getByRole("button", { name: "Look again" }).click();

@@ -26,7 +26,7 @@ test("it asks for the token, says why one does not do, and keeps it for the tab 
     await shows(tab, says);
   };
   await give("wrong", "The administration token was refused.");
-  await give("a-token-that…", "The administration token has characters that no token has.");
+  await give("a-token-that…", "The administration token has characters that a token can't have.");
   await give(USERS_TOKEN, "This token is not the administrator's.");
   await give(TOKEN, "accounts/alice");
   await tab.getByRole("meter").first().waitFor();
@@ -189,7 +189,7 @@ test("a key: counts, limits, and names that are markup or no URL", LIMIT, async 
 test("a million records: pages of them, an id among them, and plots of a range that is chosen", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(HEAVY));
   await hasRows(tab, 100);
-  await shows(tab, "it is the shape that tells");
+  await shows(tab, "the shape is right");
   // A list that asks once too rarely stands still after some pages.
   for (const count of [200, 300, 400, 500, 600]) {
     await tab.evaluate(() => scrollTo(0, document.body.scrollHeight));

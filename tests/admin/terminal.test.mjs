@@ -78,7 +78,7 @@ test("to cancel at a key that nobody has used it asks, for its name may be misty
 test("before a record is deleted it is asked for what that does to it", LIMIT, async () => {
   fake.doubt(SMALL, "doubt");
   const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 1_200 }, (_, n) => n).findLast((n) => stateOf(n) === state));
-  const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* This has it never run/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/, [idIn("poisoned")]: /never ran, and never will/ };
+  const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* If you delete its record, it never runs/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/, [idIn("poisoned")]: /never ran, and never will/ };
   for (const state of ["cancelled", "acknowledged", "expired"]) asked[idIn(state)] = /Of \S+ only the id is kept\. That stays as it is\./;
   for (const [id, question] of Object.entries(asked)) {
     const ran = begin(["delete", SMALL, id]);
@@ -269,7 +269,7 @@ test("a forget that does not move ends as an error, in its time", LIMIT, async (
   };
   const error = await forget(session).then(() => assert.fail("it ended well"), (failure) => failure);
   assert.equal(error.json.code, "standstill");
-  assert.match(error.lines.join("\n"), /^Nothing moves any more\./);
+  assert.match(error.lines.join("\n"), /^The forget makes no progress\./);
 });
 
 test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT, async () => {

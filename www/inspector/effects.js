@@ -94,8 +94,8 @@ function laneOf({ to, waiting, attempts, next, closing, reason, at, ...request }
       title: "Give up the first?",
       says: [
         isKey(to)
-          ? "Its place is closed at the other key first, so that it can't run there later. If it has run there already, that is what it comes to."
-          : "What is under way can't be taken back: it may have had its effect, or have it yet.",
+          ? "Its place is closed at the other key first, so that it can't run there later. If it has run there already, that is its outcome."
+          : "A call that is under way can't be taken back: it may have had its effect, or may still have it.",
         "Then it is parked, from where it can be sent again, and those behind it go on.",
       ],
       verb: "Give it up",

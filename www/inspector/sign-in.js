@@ -28,7 +28,7 @@ export function showSignIn({ error, done }) {
     try {
       const token = input.value.trim();
       // A header can't carry such a token, and the failure would look like a server that is not there.
-      if (!/^[\x21-\x7e]+$/.test(token)) throw new AdminError("key-invalid", "The administration token has characters that no token has.", { executed: "no", isDefinitive: true });
+      if (!/^[\x21-\x7e]+$/.test(token)) throw new AdminError("key-invalid", "The administration token has characters that a token can't have.", { executed: "no", isDefinitive: true });
       await new Admin({ url: location.origin, token }).keys({ limit: 1 });
       sessionStorage.setItem(NAME, token);
       done(token);

@@ -68,7 +68,7 @@ export function showTimes({ key, now, oldest }, { admin, signal, onerror }) {
   function describe({ from, step, records, tombstones, truncated }) {
     const sum = (counts, noun) => counted(counts.reduce((total, count) => total + count, 0), noun);
     const span = `${instant(from)} to ${instant(Math.min(now, from + step * records.length))}, in steps of ${duration(step / 1000)}`;
-    const part = truncated ? " There are more: only a part of the rows was read, so it is the shape that tells, not the numbers." : "";
+    const part = truncated ? " There are more: only a part of the rows was read. So the shape is right, but the numbers are too small." : "";
     told.replaceChildren(make("span", { class: "key records" }), `${sum(records, "record")} `, make("span", { class: "key tombstones" }), `${sum(tombstones, "tombstone")} `, make("span", { class: "hint" }, `${span}.${part}`));
     table.replaceChildren(...records.flatMap((count, at) => (count + tombstones[at] === 0 ? [] : [make("tr", {}, make("th", { scope: "row" }, instant(from + at * step)), make("td", {}, number(count)), make("td", {}, number(tombstones[at])))])));
   }

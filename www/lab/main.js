@@ -17,7 +17,7 @@ const [BUSY_MS, IDLE_MS] = [200, 2_000];
 const SETTLES_MS = 12_000;
 /** How often the account is read while there are tombstones, because a later request removes them. */
 const READ_MS = 10_000;
-const FULL_LOG = "The server's log is full: what comes of further attempts it does not say. Start over.";
+const FULL_LOG = "The server's log is full, so it does not say what becomes of further attempts. Start over.";
 const ACCOUNT = "semel lab account";
 const TABS = "semel lab tabs";
 
