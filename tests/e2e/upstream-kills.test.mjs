@@ -115,7 +115,7 @@ test("kill -9 after the dispatch, and nobody sends it again: who looks it up hea
     const known = isReport ? [409, "outcome-unknown", "unknown", "never"] : [409, "in-flight", "unknown", "same-id"];
     const { status, semel, json } = await lookUp(policy, id);
     assert.deepEqual([status, semel, json.executed, json.retry], known, policy);
-    assert.match(json.detail, isReport ? /an administrator can resolve it/ : /the same request, sent again, finds out/);
+    assert.match(json.detail, isReport ? /an administrator can resolve it/ : /send the same request again to find out/);
     assert.equal(await inBatch(policy, id), semel);
     const cancelled = await to.send("POST", `/semel/v1/keys/${policy}%2Forders/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
     assert.deepEqual([cancelled.status, cancelled.semel], known.slice(0, 2), policy);

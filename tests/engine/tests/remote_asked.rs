@@ -85,7 +85,7 @@ fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
     world.pass_ms(59_999);
     let reply = world.send(&look_up("a"));
     reply.is_problem(409, "in-flight", "unknown", "same-id");
-    assert!(reply.field("detail").contains("sent again, finds out"), "{reply:?}");
+    assert!(reply.field("detail").contains("send the same request again to find out"), "{reply:?}");
     world.pass_ms(1);
     is_told(&mut world, &look_up("a"), 409, "outcome-unknown", "unknown", "never");
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
