@@ -162,7 +162,7 @@ export async function playSession(world) {
     if (tab.page.isGone) continue;
     if (tab.page.isFrozen) thaw(world, tab);
     if (!tab.page.isOnline) tab.page.goesOffline(true);
-    // It may be opening: then wait, because a session that is still opening when it is closed would take over once more.
+    // A tab that is still opening tries again until it succeeds. So it takes the session over once more before it is closed.
     await tab.opens;
     await tab.page.run(() => tab.semel.close());
   }
