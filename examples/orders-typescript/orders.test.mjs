@@ -1,4 +1,4 @@
-// Tests of the handler, on the runtime that it is deployed to: started by wrangler, with a database that is gone afterwards.
+// Tests of the handler on the runtime to which it is deployed. wrangler starts it, with a database that is gone afterwards.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,14 +9,14 @@ import { unstable_startWorker } from "wrangler";
 const plain = (value) => ({ type: "plain_text", value });
 const worker = await unstable_startWorker({
   config: fileURLToPath(new URL("wrangler.toml", import.meta.url)),
-  // Everybody is served, whatever keys for tokens `wrangler.toml` and `.dev.vars` have.
+  // Serve everybody, whatever keys for tokens `wrangler.toml` and `.dev.vars` set.
   bindings: { SEMEL_OPEN: plain("true"), SEMEL_JWT_KEYS: plain(""), SEMEL_JWKS_URL: plain("") },
   dev: { persist: false, inspector: false, logLevel: "none", server: { hostname: "127.0.0.1", port: 0 } },
 });
 after(() => worker.dispose());
 const { origin } = await worker.url;
 
-/** Sends a change under an id. Each test has a shop of its own, so a key of its own. */
+/** Sends a change with an id. Each test uses its own shop, and so its own key. */
 async function send(id, path, body) {
   const answer = await fetch(origin + path, { method: "POST", headers: { "idempotency-key": id }, body: JSON.stringify(body) });
   return { status: answer.status, semel: answer.headers.get("semel-status"), text: await answer.text() };
@@ -34,7 +34,7 @@ test("an order that is sent twice is made once, and answered the same", async ()
 
 test("what is not in stock is refused, and what is no order", async () => {
   assert.equal((await send("too-many", "/shops/two/orders", { item: "apple", quantity: 1 })).status, 409);
-  // A handler that fails at it would have it sent again for ever: 500 `rolled-back`.
+  // If the handler threw instead, the answer would be 500 `rolled-back`, and the SDK would send the request again and again.
   for (const [id, wrong] of ["", null, {}, { item: "apple", quantity: "1" }].entries()) assert.equal((await send(`wrong-${id}`, "/shops/two/orders", wrong)).status, 400);
 });
 
