@@ -40,7 +40,7 @@ const CALL = "_call";
  * them, nor does anything that the SDK uses of a runtime.
  */
 export const OWN_NAMES =
-  /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone|byte|end|forgets|host|later|left|show|ticket)$/;
+  /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone|byte|end|forgets|host|later|left|show|ticket|doubt)$/;
 /**
  * The passes of wasm-opt, in an order found by trying some hundred. `--flatten` shows what is computed twice; `--rereloop` lays branches out anew;
  * short functions are inlined. Low memory is unused, because the end of the stack is there; the module's own memory starts as zeros. The stripped

@@ -236,12 +236,15 @@ export class Machine {
   /** Changes a row in one transaction of the store. `isPatient`: nobody waits for it, so the store may delay it. */
   #change = async (number, id, isPatient) => {
     let isCommitted = false;
+    let isInDoubt;
     const began = Date.now();
     try {
       await this.#store.change(id, (row) => {
-        // The store repeats its transaction, and nobody knows whether the first one was committed. If the page was frozen in between or is closed, another tab
-        // may have taken the row over, sent it and deleted it. So no row is written then, and the error means "may be stored": see `deliver` in `semel.js`.
-        if (isCommitted && !row && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
+        // The store repeats its transaction, and nobody knows whether the first one was committed. If it was, another tab may have taken the row over, sent it
+        // and deleted it, while this page was frozen. If it was frozen for long, or is closed, no row is written, and the error means "may be stored".
+        // Otherwise the row is written anew, and the request may have run: see `deliver` in `semel.js`.
+        isInDoubt = isCommitted && !row;
+        if (isInDoubt && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
         // A store that never calls this has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();
@@ -250,6 +253,7 @@ export class Machine {
         // buffer of a view.
         return [null, made.slice(9)][made[0]];
       }, isPatient);
+      if (isInDoubt) this.#host.doubt?.(id);
     } catch (error) {
       // The store rejected, so nothing was changed.
       isCommitted = false;

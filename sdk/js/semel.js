@@ -292,6 +292,8 @@ export class Outbox extends View {
         // The callers may have left.
         if (!callers.length) this.#recover(ticket, request, outcome, error);
       },
+      // The row was written a second time, and may have been another tab's in between: see `#change` in `machine.js`. So the id counts as known to others.
+      doubt: (requestId) => delete this.#callers.get(requestId)?.[0].isDrawn,
       gaveUp: (requestId, failure) => this.#callersOf(requestId).forEach((caller) => caller.reject(new SemelError(requestId, failure, this.#lost))),
       pause: (described, failure) => this.#pause(described[0], this.#described(described), failure),
       lose: (described, error) => this.#lose(this.#described(described), error),
@@ -323,13 +325,8 @@ export class Outbox extends View {
     const described = this.#described([attempt, id, method, target]);
     const isOwn = target.startsWith("/semel/");
     if (!isOwn) this.#tell("attempt", described);
-    let answer;
-    try {
-      answer = await send(this.#setup, request, underWay.signal, (left) => (underWay.left = left));
-    } catch (error) {
-      // No answer: because of the network, a time-out, or an error of the headers function.
-      this.#lose(described, error);
-    }
+    // No answer: because of the network, a time-out, or an error of the headers function.
+    const answer = await send(this.#setup, request, underWay.signal, (left) => (underWay.left = left)).catch((error) => this.#lose(described, error));
     // The module has given this attempt up.
     if (!this.#attempts.delete(attempt)) return;
     if (!answer) return this.#machine.tell(LOST, attempt);
@@ -362,21 +359,21 @@ export class Outbox extends View {
 
   /** Gives an answer that no caller waits for to `onrecovered`. It is kept if there is no handler, or if the handler fails. */
   async #recover(ticket, request, outcome, error) {
-    const keep = () => this.#recovered.push([ticket, request, outcome, error]);
-    if (!this.#onrecovered || this.#closing.signal.aborted) return keep();
     try {
-      await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
+      if (this.#onrecovered && !this.#closing.signal.aborted) {
+        await this.#onrecovered({ ...request, response: outcome && responseOf(request.url, outcome), error });
+        return this.#machine.tell(DELIVERED, ticket);
+      }
     } catch (thrown) {
       console.error("semel: onrecovered failed:", thrown);
-      return keep();
     }
-    this.#machine.tell(DELIVERED, ticket);
+    this.#recovered.push([ticket, request, outcome, error]);
   }
 }
 
 /** The salt of a hash. Throws for a multipart form: its random boundary would make each hash different. */
 function salted(salt, lines) {
-  const text = typeof salt === "function" ? salt() : salt;
+  const text = given(salt);
   if (/^content-type:multipart/m.test(lines) || !/string|number/.test(typeof text)) throw new TypeError("semel: a form has no hash; salt is a string or a number");
   return String(text);
 }

@@ -34,8 +34,8 @@ export async function send({ origin, headers, fetch }, [method, target, lines, b
   return [response.status, toLines(response.headers), answer, membersOf(target, said("content-type"), answer)];
 }
 
-/** The value of the option `headers`, which may be a function. */
-export const given = async (headers) => (typeof headers === "function" ? headers() : headers);
+/** The value of an option that may be a function, which is called for each attempt or call. */
+export const given = (option) => (typeof option === "function" ? option() : option);
 
 /** The members that are strings or numbers, as lines, of a problem or of the answer to a control request. */
 export function membersOf(target, type, body) {

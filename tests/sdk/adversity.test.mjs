@@ -149,6 +149,34 @@ test("what a page had stored that is closed since, and another has done with, is
   assert.deepEqual([await made, store.holds("a")], ["store-failed", false]);
 });
 
+test("what a page had stored, and another has done with, may have run, though it is given up before its store has made the change again", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const { change } = store;
+  const stop = new AbortController();
+  store.change = async (id, to) => {
+    store.change = change;
+    await change.call(store, id, to);
+    // Whoever takes it over is done with it, within moments in which this page is frozen.
+    await change.call(store, id, () => undefined);
+    stop.abort();
+    await change.call(store, id, to);
+  };
+  const { code, executed, retry } = await rejection(deposit(semel, "a", { signal: stop.signal }));
+  assert.deepEqual([code, executed, retry, server.attempts], ["cancelled", "unknown", "same-id", []]);
+});
+
+test("a change that a store makes again in vain has changed nothing: what it was to store never ran", async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  store.change = async (_id, to) => {
+    for (let times = 3; times > 0; times -= 1) to(undefined);
+    throw new Error("there is no space");
+  };
+  const { code, executed } = await rejection(deposit(semel));
+  assert.deepEqual([code, executed], ["store-failed", "no"]);
+});
+
 test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
   const store = new Rows(); // Without presence: whoever opens takes over what there is.
   const server = new Stub();

@@ -38,6 +38,7 @@ export async function playOutbox(world) {
     page.calls = (where) => actsWithin(world, oracle, tab, where);
     page.openedMs = world.time.ms;
     world.says(`${tab.name} opens`);
+    if (world.happens(dials.opensFrozen)) world.outside.run(() => freezesFor(world, tab, world.oneOf(100, 40_000, 100_000)));
     await page.run(async () => {
       const fetch = limitedFetch(world, oracle, page, server, limited.maxAttempts);
       const options = { url: URL_OF_STUB, identity, ids: dials.ids, fetch, ...intervals, ...limited, giveUpAfterMs, headers: headersOf(world, tab), onpaused: onpausedOf(world, page) };
@@ -47,6 +48,8 @@ export async function playOutbox(world) {
           break;
         } catch (error) {
           world.says(`${tab.name} could not open: ${error.message}`);
+          // It always answers what is read.
+          if (error.code === "store-blocked") world.faults.push(`${tab.name} was told that its store is blocked`);
           await world.sleep(50);
         }
       }
@@ -108,6 +111,8 @@ function dialsOf(world) {
     aborts: world.oneOf(0.1, 0.35, 0.7),
     /** How likely the application acts while it is called. */
     acts: world.oneOf(0, 0, 0.05, 0.2),
+    /** How likely a page is frozen before its store has answered for the first time. */
+    opensFrozen: world.oneOf(0, 0, 0.3),
     /** Whether the server demands a token, which is renewed from time to time. */
     isGuarded: world.below(3) === 0,
   };
@@ -315,8 +320,16 @@ function thaw(world, { name, page }) {
   world.says(`${name} thaws after ${ms}, of which it slept ${slept}`);
   page.isUnlit = false;
   page.wasFrozenMs = world.time.ms;
-  page.thaw(slept);
+  page.thaw(slept, world.happens(0.5));
   page.hears(world.oneOf("pageshow", "resume"));
+}
+
+/** Freezes a tab in a moment, for `ms`. */
+async function freezesFor(world, tab, ms) {
+  await world.pass(12);
+  freeze(world, undefined, tab);
+  await world.sleep(ms);
+  if (tab.page.isFrozen && !tab.page.isGone) thaw(world, tab);
 }
 
 function turnNetwork(world, { name, page }) {

@@ -3,9 +3,8 @@
 // Invariants:
 // - The order of events follows from the drawn instants, never from the machine. So a seed that fails fails again.
 // - Everything that follows from one timer has come to rest before the next one fires.
-// - While a page is frozen, nothing in it goes on: no timer, no answer, no store. Afterwards, everything that is due happens at once. In a page that
-//   is gone,
-//   nothing ever happens again.
+// - While a page is frozen, nothing in it goes on: no timer, no answer, no store. Afterwards, everything that is due happens at once; long timers may come
+//   first. In a page that is gone, nothing ever happens again.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
@@ -13,6 +12,8 @@ import { createHash } from "node:crypto";
 const whose = new AsyncLocalStorage();
 const { setTimeout, setImmediate } = globalThis;
 const now = { wall: Date.now, steady: performance.now.bind(performance) };
+/** A timer of this length or more is a time limit, not an event. */
+const LONG_MS = 1_000;
 /** The instant at which a play begins, in Unix ms. */
 const BEGINS_MS = 1_800_000_000_000;
 
@@ -59,8 +60,9 @@ export class Page {
     this.isFrozen = true;
   }
 
-  /** `sleptMs`: for how long its steady clock stood still. */
-  thaw(sleptMs = 0) {
+  /** `sleptMs`: for how long its steady clock stood still. `timersFirst`: long timers that are due fire before events that it has not heard yet. */
+  thaw(sleptMs = 0, timersFirst = false) {
+    if (timersFirst) this.time.hurry(this);
     this.steadyMs -= sleptMs;
     this.isFrozen = false;
     this.thaws += 1;
@@ -101,12 +103,17 @@ class Time {
   at(ms, act, everyMs) {
     const page = whose.getStore();
     const number = (this.#last += 1);
-    this.#timers.set(number, { ms, number, page, everyMs, act: () => whose.run(page, act) });
+    this.#timers.set(number, { ms, isLong: ms - this.ms >= LONG_MS, number, page, everyMs, act: () => whose.run(page, act) });
     return number;
   }
 
   drop(number) {
     this.#timers.delete(number);
+  }
+
+  /** Makes the long timers of a page that are due fire first. */
+  hurry(page) {
+    for (const timer of this.#timers.values()) if (timer.page === page && timer.isLong && timer.ms <= this.ms) timer.ms = -Infinity;
   }
 
   /** Lets time pass until `promise` settles. */
