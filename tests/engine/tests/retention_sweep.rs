@@ -1,0 +1,172 @@
+//! The sweep: what a walk takes, when one begins, and what it costs.
+
+use semel_core::server::storage::retention::SWEEP_ROWS;
+use semel_support::batches::{count, run};
+use semel_support::*;
+use serde_json::json;
+
+fn change(id: &str) -> Call {
+    post("/count").id(id)
+}
+
+const RETENTION_S: i64 = 1000;
+
+fn world() -> World {
+    World::with(|config| config.retention_s = RETENTION_S)
+}
+
+/// Has a fresh object sweep: it does so with its first request.
+fn sweep(world: &mut World) {
+    world.restart();
+    world.send(&get("/count"));
+}
+
+#[test]
+fn a_tombstone_that_the_fence_has_to_stand_for_wakes_nobody_before_it_can() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(START_S + 100)).is_executed(200);
+    world.send(&acknowledge("[\"a\"]"));
+    world.wake().expect("storage");
+    let due_ms = (START_S + 100 + RETENTION_S + 1) * 1000;
+    assert_eq!(world.wakes_at_without_registry(), Some(due_ms));
+    world.wall_ms = due_ms;
+    world.wake().expect("storage");
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
+    let mut world = world();
+    let count = 2 * SWEEP_ROWS + 44;
+    for n in 0..count {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s()));
+    }
+    world.pass_s(RETENTION_S + 1);
+    world.restart();
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        world.send(&get("/count"));
+        left.push(world.rows());
+    }
+    assert_eq!(left, [SWEEP_ROWS + 44, 44, 0, 0]);
+}
+
+#[test]
+fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
+    let mut world = world();
+    world.send(&change("0").first_sent_s(world.wall_s()));
+    world.pass_s(500);
+    let stay = SWEEP_ROWS + 1;
+    for n in 0..stay {
+        world.send(&change(&format!("a-{n:04}")).first_sent_s(world.wall_s()));
+    }
+    world.pass_s(RETENTION_S - 499);
+    world.restart();
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), stay + 1);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), stay);
+}
+
+#[test]
+fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.send(&change("b").first_sent_s(world.wall_s() + 1));
+    world.pass_s(RETENTION_S + 1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 1);
+    world.pass_s(9);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 1);
+    world.pass_s(1);
+    world.send(&get("/count"));
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn what_comes_while_a_walk_has_come_by_leaves_in_its_time() {
+    let mut world = world();
+    for n in 0..=SWEEP_ROWS {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(START_S));
+    }
+    world.pass_s(RETENTION_S + 1);
+    assert_eq!(world.sweep_page(), Ok(true), "the walk goes on below");
+    world.send(&change("z").first_sent_s(world.wall_s())).is_executed(200);
+    while world.sweep_page().expect("storage") {}
+    assert_eq!(world.rows(), 1);
+    assert_eq!(world.wakes_at_without_registry(), Some((world.wall_s() + RETENTION_S + 1) * 1000));
+}
+
+/// How many statements a read takes besides its own.
+fn statements_of_a_read(world: &mut World) -> u64 {
+    let before = world.database.statements();
+    world.send(&get("/count"));
+    world.database.statements() - before
+}
+
+#[test]
+fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
+    let mut world = world();
+    let pages = 300 / SWEEP_ROWS + 1;
+    for n in 0..300 {
+        world.send(&change(&format!("id-{n:04}")).first_sent_s(world.wall_s() + n % 100));
+    }
+    let quiet = statements_of_a_read(&mut world);
+    world.pass_s(60);
+    assert_eq!(statements_of_a_read(&mut world), quiet, "what came is not due for a retention");
+    world.restart();
+    statements_of_a_read(&mut world);
+    assert_eq!(statements_of_a_read(&mut world), quiet, "a fresh object knows it by the totals");
+    world.pass_s(RETENTION_S - 60);
+    assert_eq!(statements_of_a_read(&mut world), quiet);
+    world.pass_s(1);
+    for _ in 0..pages {
+        assert!(statements_of_a_read(&mut world) > quiet, "it walks");
+    }
+    assert_eq!(world.rows(), 297, "of each hundred one was due");
+    world.pass_s(98);
+    for _ in 0..pages {
+        assert!(statements_of_a_read(&mut world) > quiet);
+    }
+    assert_eq!(world.rows(), 3, "the last is first sent later by a second");
+    assert_eq!(statements_of_a_read(&mut world), quiet);
+    world.pass_s(10);
+    statements_of_a_read(&mut world);
+    assert_eq!(world.rows(), 0);
+}
+
+#[test]
+fn a_full_key_opens_as_soon_as_something_may_leave() {
+    let mut world = World::with(|config| {
+        config.retention_s = RETENTION_S;
+        config.records_max = 2
+    });
+    world.send(&change("a").first_sent_s(world.wall_s()));
+    world.pass_s(RETENTION_S);
+    world.send(&change("b").first_sent_s(world.wall_s()));
+    world.pass_s(1);
+    // The last sweep was a second ago; the refusal sweeps all the same.
+    assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "capacity");
+    assert_eq!(world.send(&change("c").first_sent_s(world.wall_s())).only("semel-status"), "executed");
+}
+
+#[test]
+fn a_sweep_ends_although_each_turn_brings_a_page_of_ids_past_all_before_them() {
+    let mut world = world();
+    // One row is due soon, and with it a walk begins when nothing else is.
+    world.send(&change("z").deadline_ms(START_MS));
+    world.send(&acknowledge(&json!([{ "id": "z", "until": START_MS }]).to_string()));
+    // As those are that begin with the time.
+    for turn in 0..30 {
+        let element = |n| {
+            let mut element = count(&format!("{turn:02}-{n:02}"));
+            element["firstSent"] = json!(world.wall_s());
+            element
+        };
+        let elements = (0..SWEEP_ROWS).map(element).collect();
+        run(&mut world, &elements);
+        world.pass_s(RETENTION_S / 10);
+    }
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE id < '01'"), 0, "the first have left");
+}
