@@ -1,6 +1,6 @@
-//! JSON of control requests: what a stranger sends, and what the client writes.
+//! The JSON of control requests: what a stranger sends, and what the client writes.
 //!
-//! Invariant: a body that is taken says what any other reader of JSON finds in it.
+//! Invariant: a body that is accepted says what any other reader of JSON finds in it.
 
 use semel_core::header::{INSTANT_MAX, quoted};
 use semel_core::id::RequestId;
@@ -51,7 +51,7 @@ pub fn check(body: &[u8]) {
     }
 }
 
-/// What the client writes of an id, the server reads.
+/// The server must read what the client writes about an id.
 pub fn check_written(id: &RequestId, until_ms: Option<i64>) {
     let until = until_ms.map_or(String::new(), |until_ms| format!(",\"until\":{until_ms}"));
     let body = format!("{{\"ids\":[{{\"id\":{}{until}}}]}}", quoted(id.as_str()));

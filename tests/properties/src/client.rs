@@ -1,8 +1,8 @@
-//! The client's rows, their changes, and what it makes of answers.
+//! The client's rows, their changes, and what the client makes of answers.
 //!
 //! Invariants:
-//! - Bytes that read as a row are the very bytes of that row: nothing that was damaged is read as something near it.
-//! - What a sequence of changes may do is said by [`step`], apart from the code that does it.
+//! - Bytes that are read as a row are exactly the bytes of that row: a damaged row is never read as a similar one.
+//! - What a sequence of changes may do is stated by [`step`], apart from the code that does it.
 
 use crate::source::Source;
 use semel_core::client::row::{Settled, Unreadable, Write};
@@ -19,7 +19,7 @@ const OWNERS: &[&str] = &["a", "b", "c"];
 /// The first is the client's own.
 const OUTBOXES: &[&str] = &["", "", "\u{e9}"];
 
-/// Checks what the bytes stand for: a row, changes, or an answer.
+/// Checks the input that the bytes stand for: a row, changes, or an answer.
 pub fn check(bytes: &[u8]) {
     check_row(bytes);
     let mut source = Source::new(bytes);
@@ -70,7 +70,7 @@ fn settle(by: &str, at_s: i64) -> Change {
     Change::Settle { by: by.to_owned(), key: Some("k".to_owned()), answered, at_s }
 }
 
-/// A row with one byte changed, added or missing.
+/// A row with one byte changed or added, or cut off at a byte.
 fn check_damaged(source: &mut Source<'_>) {
     let row = row(source);
     let mut bytes = codec::encode(&row);
@@ -163,7 +163,7 @@ fn check_changes(source: &mut Source<'_>) {
         let before = stored.as_deref().map(|bytes| codec::decode(bytes).expect("readable"));
         let change = change(source);
         let maker = source.pick(OWNERS);
-        // Most of the time it is whoever's.
+        // Usually without a maker, so that the change applies to any row.
         let maker = if source.below(4) == 0 { maker } else { "" };
         let (write, changed) = change.apply(maker, stored.as_deref()).expect("readable");
         if before.as_ref().is_some_and(|row| !maker.is_empty() && made_by(row) != maker) {
@@ -187,7 +187,7 @@ fn check_changes(source: &mut Source<'_>) {
     }
 }
 
-/// Whether what is stored stays as it is.
+/// Whether a write leaves what is stored as it is.
 pub(crate) fn keeps(write: &Write, stored: Option<&[u8]>) -> bool {
     match write {
         Write::Nothing => true,
@@ -196,9 +196,9 @@ pub(crate) fn keeps(write: &Write, stored: Option<&[u8]>) -> bool {
     }
 }
 
-/// A store may not be able to tell whether it has made a change, and makes it again.
+/// A store that can't tell whether it has made a change makes it again.
 fn check_again(change: &Change, maker: &str, stored: Option<&[u8]>, changed: &Changed) {
-    // Whose a row is, who adds it does not ask.
+    // `Change::Add` doesn't ask who made the row.
     let maker = if matches!(change, Change::Add(_)) { "" } else { maker };
     let (write, again) = change.apply(maker, stored).expect("readable");
     assert!(keeps(&write, stored), "{change:?} made twice leaves something else");
@@ -216,7 +216,7 @@ fn made_by(row: &Row) -> &str {
     }
 }
 
-/// What a change may do to a row.
+/// Asserts what a change may do to a row.
 fn step(before: Option<Row>, change: &Change, after: Option<Row>) {
     match (before, after) {
         (None, None) => assert!(!matches!(change, Change::Add(_))),

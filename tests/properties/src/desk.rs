@@ -1,9 +1,10 @@
-//! Requests that are committed together, and the same one by one at another object of the same key: nobody can tell the two apart.
+//! Requests that are committed together, and the same requests one by one at another object of the same key: nobody can tell the
+//! two apart.
 //!
-//! Invariants, whatever is sent and however it is parted:
-//! - Each request has the same answer, and the tables say the same in the end.
-//! - What an object has in mind is the same, and what one that starts anew would read.
-//! - A fault on the way of many leaves nothing of them: asked for again, one by one, they end as if it had not come.
+//! Invariants, whatever is sent and however it is divided:
+//! - Each request has the same answer, and the tables are the same in the end.
+//! - The objects have the same in memory, and so would objects that start anew.
+//! - A fault among many requests leaves nothing of them. Executed again one by one, they end as if the fault had not come.
 
 use crate::desk_calls::{Calls, RETENTION_S, element};
 use crate::desk_handler::{Asked, Book, UNDOING};
@@ -20,16 +21,16 @@ use semel_support::{Call, KEY, RECORDS, Reply, World};
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// More steps than this say nothing new.
+/// More steps find nothing new.
 const STEPS_MAX: usize = 40;
-/// So many go together at most, but for a burst of places.
+/// The most requests that go together, except for a burst of places.
 const TOGETHER_MAX: usize = 7;
-/// A few pages of the sweep, and then some.
+/// The number of rows to fill in: a few pages of the sweep, and some more.
 const FILLED_ROWS: i64 = 150;
-/// No fault comes later than before so many statements.
+/// A fault comes before one of this many statements.
 const STATEMENTS_MAX: usize = 48;
 
-/// All that is kept.
+/// Everything that is kept.
 const KEPT: &[&str] = &[
     RECORDS,
     "SELECT * FROM semel_places ORDER BY session, seq",
@@ -62,7 +63,7 @@ pub fn check(bytes: &[u8]) {
     run.end();
 }
 
-/// A key that is full soon, or never.
+/// A key that becomes full soon, or never.
 fn config(source: &mut Source<'_>) -> Config {
     let default = Config { open: true, retention_s: RETENTION_S, ..Config::default() };
     match source.below(3) {
@@ -72,14 +73,14 @@ fn config(source: &mut Source<'_>) -> Config {
 }
 
 struct Run {
-    /// Where each request goes by itself.
+    /// The key at which each request goes by itself.
     one: World<Book>,
-    /// Where many go together.
+    /// The key at which many requests go together.
     many: World<Book>,
     calls: Calls,
     /// The latest that their clocks have been since they started.
     latest_ms: i64,
-    /// How often they were asked what is to be sent.
+    /// How often they were asked for what is to be sent.
     chance: i64,
 }
 
@@ -122,7 +123,8 @@ impl Run {
         self.many.pass_ms(ms);
     }
 
-    /// Ends the object, and starts one that knows what was known, unless the clock has gone back.
+    /// Ends the objects and starts them again. What they count then must be what they counted before, unless the clock has gone
+    /// back.
     fn restart(&mut self) {
         let counted = [&mut self.one, &mut self.many].map(|world| world.count());
         let is_ahead = self.latest_ms > self.one.wall_ms;
@@ -137,7 +139,7 @@ impl Run {
         self.latest_ms = 0;
     }
 
-    /// Puts more rows there than a page of the sweep has, of all ages and between the ids of all others.
+    /// Fills in more rows than a page of the sweep has, of all ages, and between the ids of all others.
     fn fill(&mut self) {
         for world in [&self.one, &self.many] {
             if world.rows() == 0 || world.rows() > FILLED_ROWS {
@@ -159,7 +161,7 @@ impl Run {
         self.restart_anew();
     }
 
-    /// Both tell the registry, which answers what is to be forgotten.
+    /// Both keys report to the registry, which answers with what is to be forgotten.
     fn report(&mut self, before_s: i64) {
         let told = [&mut self.one, &mut self.many].map(|world| {
             let report = world.report().expect("storage works");
@@ -169,7 +171,7 @@ impl Run {
         assert_eq!(told[0], told[1]);
     }
 
-    /// What may have ended the object before runs by itself at both: nothing of it is ever together with anything.
+    /// A suspect runs by itself at both keys: it is never together with anything.
     fn suspect(&mut self, source: &mut Source<'_>) {
         let call = self.calls.change(source, &self.one);
         let is_lost = source.flag();
@@ -183,13 +185,13 @@ impl Run {
         assert_eq!(replies[0], replies[1]);
     }
 
-    /// As many places as there may be without an acknowledgement, and some more.
+    /// As many places as may be unacknowledged, or some more.
     fn burst(&mut self, source: &mut Source<'_>) {
         let calls = self.calls.burst(source, &self.one);
         self.together(&calls, 0, None);
     }
 
-    /// Both have sent what is due, and hear the same of it.
+    /// Both keys send what is due, and get the same answer.
     fn carry(&mut self, source: &mut Source<'_>) {
         for _ in 0..=source.below(4) {
             self.chance += 1;
@@ -205,19 +207,21 @@ impl Run {
 
     fn group(&mut self, source: &mut Source<'_>, fault: Option<Fault>) {
         let count = 1 + source.below(TOGETHER_MAX);
-        // A storage that failed leaves the clock where the last of them has put it; and so does one of them that is undone with the tables it made.
+        // After a failure of the storage, the clock is that of the group's last request; the same holds if a request is rolled
+        // back with the tables that it made. The times of the requests must then be equal.
         let has_tables = self.one.database.number("SELECT count(*) FROM semel_meta") == 1;
         let between_ms = if fault.is_some() || !has_tables { 0 } else { source.pick(&[0, 0, 0, 1, 700, 20_000]) };
         let mut calls: Vec<Call> = Vec::new();
         for _ in 0..count {
-            // What is sent twice at once is a duplicate in the same commit.
+            // A request that is sent twice at once is a duplicate in the same commit.
             let call = match source.below(6) {
                 0 if !calls.is_empty() => calls[source.below(calls.len())].clone(),
                 _ => self.calls.any(source, &self.one),
             };
             calls.push(call);
         }
-        // Of a group a panic ends the object, and with it what it has in mind; one by one it does so only where it comes.
+        // In a group, a panic ends the object with its memory before any request has run; one by one, only when its turn comes.
+        // So both start with an empty memory.
         if calls.iter().any(panics) {
             self.restart();
         }
@@ -249,7 +253,8 @@ impl Run {
             };
             elements.push(element);
         }
-        // Where one is undone the others are in one transaction all the same, and a fault is that of the one it comes upon.
+        // In a batch, requests that are rolled back still share a transaction with the others, and a fault comes in whichever
+        // runs then.
         if fault.is_some() {
             elements.retain(|element| !may_be_undone(element));
         }
@@ -264,7 +269,7 @@ impl Run {
         let asker = asker(principal);
         let each = |world: &mut World<Book>| {
             world.in_one_commit(&asker, none.clone()).expect("no refusal").expect("an empty batch");
-            // What acknowledges has had the page that one turn may sweep.
+            // The empty batch that acknowledges has already swept the page that one turn may sweep.
             let mut have_run = usize::from(acks.is_some());
             let each = elements.iter().map(|element| {
                 let reply = world.alone_by(&asker, element, (have_run, false)).expect("a batch that can be read");
@@ -277,7 +282,7 @@ impl Run {
         let all = with_fault(&mut self.many, fault, |many| many.in_one_commit(&asker, all));
         let all = match all {
             Some(Ok(Some(all))) => all,
-            // What goes along with none is told that it is not done.
+            // If the empty batch fails, its caller is told that it was not done.
             Some(Err(problem)) => {
                 assert!(problem.code == Code::Unavailable && fault.is_some(), "{problem:?}");
                 each(&mut self.many)
@@ -309,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Once all that may leave has left, there is nothing of it that only an object which starts anew would find.
+    /// Once everything that may leave has left, an object that starts anew must find nothing more to remove.
     fn end(&mut self) {
         for _ in 0..3 {
             self.pass_ms(2 * RETENTION_S * 1_000);
@@ -325,7 +330,7 @@ impl Run {
     }
 }
 
-/// Sends one after the other, each so long after that before it, as what goes on in one turn.
+/// Sends requests one after the other, with `between_ms` between two, as in one turn of the object.
 fn one_by_one(world: &mut World<Book>, calls: &[Call], between_ms: i64) -> Vec<Reply> {
     let each = calls.iter().enumerate().map(|(n, call)| {
         if n > 0 {
@@ -342,7 +347,7 @@ fn is_same(together: &[Reply], each: &[Reply], asked: &[impl std::fmt::Debug]) {
     for (n, (one, other)) in together.iter().zip(each).enumerate() {
         let texts = [one, other].map(|reply| String::from_utf8_lossy(reply.body()));
         assert_ne!(one.only("semel-status"), "unavailable", "{n} of {asked:#?}");
-        // Of what is refused before its key is asked, the clock may be another's.
+        // A request that is refused before its key is asked may have another clock in its answer.
         let is_refused = [one, other].map(|reply| reply.header("semel-key").is_none()) == [true; 2];
         let is_same = one == other || is_refused && texts[0] == texts[1];
         assert!(is_same, "{n} of {asked:#?}: {one:?}, {other:?}: {texts:?}");
@@ -353,7 +358,7 @@ fn panics(call: &Call) -> bool {
     call.url().0 == "/panics"
 }
 
-/// Whether what was answered so was undone, all of it or a part.
+/// Whether an answer shows that the request was rolled back, as a whole or in part.
 fn undoes(call: &Call, reply: &Reply) -> bool {
     let path = call.url().0;
     let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
@@ -391,7 +396,7 @@ fn batch_of(is_frame: bool, acks: Option<&[Value]>, elements: &[Value], wall_ms:
     Batch::parse(&key, &Headers::from_iter(header), Some(json!(elements).to_string().as_bytes())).expect("a batch")
 }
 
-/// What goes wrong on the way of many.
+/// A fault among many requests.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Fails(u64),
@@ -406,7 +411,7 @@ impl Fault {
     }
 }
 
-/// Works with a fault, or with a panic of the handler's; `None`: the object has died of it.
+/// Does `work` with a fault, or with a panic of the handler. `None`: the object died.
 fn with_fault<T>(world: &mut World<Book>, fault: Option<Fault>, work: impl FnOnce(&mut World<Book>) -> T) -> Option<T> {
     match fault {
         Some(Fault::Fails(n)) => world.database.fail(n),
@@ -418,7 +423,7 @@ fn with_fault<T>(world: &mut World<Book>, fault: Option<Fault>, work: impl FnOnc
     world.database.calm();
     match done {
         Ok(done) if !world.database.has_crashed() => return Some(done),
-        // What is told by the harness itself is no panic of the handler's.
+        // A panic of the check itself is not one of the handler.
         Err(panic) if !panic.is::<Asked>() => std::panic::resume_unwind(panic),
         _ => world.restart(),
     }

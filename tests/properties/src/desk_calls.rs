@@ -1,6 +1,6 @@
-//! Requests of all kinds to one key, with names so few that they meet.
+//! Requests of all kinds to one key, with few names, so that they meet.
 //!
-//! Invariant: what is made depends on the bytes and on what is committed by then, so that a place is the next one as a rule.
+//! Invariant: the requests depend on the bytes and on what is committed by then, so that a place is usually the next one.
 
 use crate::desk_handler::{Book, PATHS, UNDOING};
 use crate::desk_sent;
@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 
 /// How long outcomes are kept.
 pub const RETENTION_S: i64 = 600;
-/// So many places may be unacknowledged.
+/// The most unacknowledged places.
 const WINDOW: i64 = 64;
 const SESSIONS: [&str; 3] = ["s", "t", "u"];
 
-/// Who makes them.
+/// The maker of the requests.
 #[derive(Default)]
 pub struct Calls {
-    /// How many had an id of their own.
+    /// How many requests had a new id.
     own: i64,
 }
 
 impl Calls {
-    /// Whatever may be asked.
+    /// Any request.
     pub fn any(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Call {
         let call = match source.below(32) {
             0..=13 => self.change(source, world),
@@ -45,7 +45,7 @@ impl Calls {
         if is_by_administrator(&call) { call } else { call.by(by) }
     }
 
-    /// Mostly alice.
+    /// Usually alice.
     pub fn principal(&self, source: &mut Source<'_>) -> &'static str {
         source.pick(&["alice", "alice", "alice", "alice", "alice", "alice", "alice", "bob"])
     }
@@ -69,7 +69,7 @@ impl Calls {
         })
     }
 
-    /// What is acknowledged, in JSON.
+    /// Acknowledgements, as JSON.
     pub fn acks(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Vec<Value> {
         let count = match source.below(16) {
             15 => 30,
@@ -92,7 +92,7 @@ impl Calls {
         let session = source.pick(&SESSIONS);
         let (epoch, last_seq) = position(world, session);
         let epoch = if source.below(8) == 0 { epoch + i64::from(source.byte() % 4) - 2 } else { epoch };
-        // Of those that go together all but the first are beyond what is committed.
+        // Of places that go together, all but the first lie beyond what is committed.
         let ahead = [1, 1, 2, 3, 4, 5, 0, -1, WINDOW, WINDOW + 1];
         let seq = (last_seq + source.pick(&ahead)).max(1);
         let ack = match source.below(4) {
@@ -106,7 +106,7 @@ impl Calls {
         if source.below(4) == 0 { timed(source, world, call) } else { call }
     }
 
-    /// Places of a session, one after the other, up to where the window ends, and beyond.
+    /// Places of a session, one after the other, up to the end of the window or beyond.
     pub fn burst(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Vec<Call> {
         let session = source.pick(&SESSIONS);
         let (epoch, last_seq) = position(world, session);
@@ -164,13 +164,13 @@ impl Calls {
         own_id(self.own)
     }
 
-    /// An id that was used, as a rule.
+    /// Usually an id that was used.
     fn known(&self, source: &mut Source<'_>) -> String {
         if source.flag() { id(source) } else { own_id(self.own - i64::from(source.byte() % 8)) }
     }
 }
 
-/// Some ids are UUIDs, and some begin with the same letters.
+/// Some new ids are UUIDs; the others begin with the same letters.
 fn own_id(n: i64) -> String {
     if n % 2 == 0 { uuid(n.max(0)) } else { format!("own-{n}") }
 }
@@ -191,7 +191,7 @@ fn path(source: &mut Source<'_>) -> &'static str {
     }
 }
 
-/// With a first-sent and a deadline, or without.
+/// The same request with a first-sent and a deadline, or without.
 fn timed(source: &mut Source<'_>, world: &World<Book>, call: Call) -> Call {
     let (now_s, now_ms) = (world.wall_s(), world.wall_ms);
     let call = match source.below(6) {
@@ -214,7 +214,7 @@ fn numbered(path: &str, session: &str, epoch: i64, seq: i64, ack: i64) -> Call {
     post(path).header("semel-session", format!("{};epoch={epoch};seq={seq};ack={ack}", quoted(session)))
 }
 
-/// The current epoch of a session and its last number, as committed; 0: none.
+/// The committed current epoch and last seq of a session; 0 if there is none.
 fn position(world: &World<Book>, session: &str) -> (i64, i64) {
     let number =
         |column: &str| world.database.number(&format!("SELECT {column} FROM semel_sessions WHERE name = '{session}'"));
@@ -230,7 +230,7 @@ fn is_by_administrator(call: &Call) -> bool {
     call.principal() == Principal::administrator().as_str()
 }
 
-/// A call as an element of a batch, without what it acknowledges.
+/// A call as an element of a batch, without its acknowledgements.
 pub fn element(call: &Call) -> Value {
     let headers = call.headers();
     let (pathname, search) = call.url();

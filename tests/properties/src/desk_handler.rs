@@ -1,8 +1,9 @@
-//! A handler whose answers tell what came before, and whose path says what it does.
+//! A handler whose answers show what came before, and whose path says what it does.
 //!
 //! Invariants:
-//! - Whatever it is asked, it first writes an effect; or, where it is asked for its tally, puts one more there, and has no statement of its own.
-//! - It goes by its tables, its clock and its request alone.
+//! - Whatever the request, the handler first writes an effect. A request to its tally adds one to that instead, and makes no
+//!   statement of its own.
+//! - It depends on its tables, its clock and its request alone.
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
@@ -15,10 +16,10 @@ use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError, Stat
 #[derive(Debug, Default)]
 pub struct Book;
 
-/// What it panics with where it is asked to.
+/// The payload of the panics that a path asks for.
 pub struct Asked;
 
-/// The paths of what succeeds, sooner or later.
+/// The paths that succeed, sooner or later.
 pub const PATHS: &[&str] = &[
     "/count",
     "/count",
@@ -44,7 +45,7 @@ pub const PATHS: &[&str] = &[
     "/sends/caught",
 ];
 
-/// The paths of what undoes, all or a part.
+/// The paths that roll back everything or a part.
 pub const UNDOING: &[&str] = &[
     "/nested",
     "/fails",
@@ -60,7 +61,8 @@ pub const UNDOING: &[&str] = &[
     "/sends/nested",
 ];
 
-/// What it keeps in memory: until all of a commit have run, or until the request is over, as what the table may refuse.
+/// A state that the handler keeps in memory: until the whole commit has run if `IS_KEPT`, or until the request is over. The table
+/// may refuse it.
 #[derive(Clone)]
 struct Tally<const IS_KEPT: bool>(i64);
 
@@ -82,7 +84,7 @@ impl<const IS_KEPT: bool> State for Tally<IS_KEPT> {
 }
 
 impl Book {
-    /// Adds to its tally, and answers what that was before.
+    /// Adds to the tally, and answers with its value before.
     fn tally(context: &Context<'_>, rest: &[&str]) -> Result<Response, Failure> {
         let add = |more: i64| {
             let Tally::<true>(before) = context.state()?;
@@ -112,7 +114,7 @@ impl Book {
 }
 
 impl Book {
-    /// Has something sent.
+    /// Emits or calls something.
     fn sends(context: &mut Context<'_>, rest: &[&str], id: &str) -> Result<Response, Failure> {
         let to_key = |context: &mut Context<'_>, key| context.emit(key, "/count", Outgoing::json(id));
         match rest {
@@ -198,7 +200,7 @@ impl Handler for Book {
                 status = 409;
                 b"no".to_vec()
             }
-            // Whoever asks for the engine's tables has in them what came before.
+            // A request that reads the engine's tables must find there what came before.
             "peek" => {
                 number("SELECT count(*) + total(at_ms) + total(length(body)) FROM semel_records")?.to_string().into()
             }
@@ -229,7 +231,7 @@ impl Handler for Book {
                 headers.append("x-bad", "a\r\nb");
                 Vec::new()
             }
-            // Without the hook that prints it: this panic is meant.
+            // `resume_unwind` skips the hook that prints the panic, because this panic is intended.
             "panics" => std::panic::resume_unwind(Box::new(Asked)),
             _ => number("SELECT count(*) FROM effects")?.to_string().into(),
         };

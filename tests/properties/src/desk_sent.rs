@@ -1,6 +1,6 @@
-//! What the requests at a desk have sent to others: the tables of it, what is heard of it, and which of it somebody mends.
+//! The effects that the desk's requests emit: their tables, the answers to them, and the administrator's decisions about them.
 //!
-//! Invariant: what is heard may be anything that a key, or whoever else, says, so that a lane is in every state that it has.
+//! Invariant: the answer may be anything that a key or somebody else says, so that a lane gets into all of its states.
 
 use crate::desk_handler::Book;
 use crate::source::Source;
@@ -8,14 +8,14 @@ use semel_core::server::Value;
 use semel_core::server::effects::{Heard, Sending};
 use semel_support::World;
 
-/// What is to be sent, or is parked, where anything ever was.
+/// The tables of waiting and parked effects, if there ever were any.
 pub const SENT: &[(&str, &str)] = &[
     ("semel_effect_lanes", "SELECT * FROM semel_effect_lanes ORDER BY number"),
     ("semel_effects", "SELECT * FROM semel_effects ORDER BY lane, seq"),
     ("semel_effects_parked", "SELECT * FROM semel_effects_parked ORDER BY number"),
 ];
 
-/// What is heard of what was sent: nothing, or what its key, or whoever else, may say.
+/// The answer to what was sent: none, or one that its key or somebody else may give.
 pub fn heard(source: &mut Source<'_>, sending: &Sending) -> Heard {
     let answered = |status, semel: &str, body: &str| Heard::Answered {
         status,
@@ -37,7 +37,7 @@ pub fn heard(source: &mut Source<'_>, sending: &Sending) -> Heard {
     }
 }
 
-/// The id of something that waits to be sent, or is parked; of the first, as a rule.
+/// The id of an effect that waits or is parked, usually of the first.
 pub fn id(source: &mut Source<'_>, world: &World<Book>) -> String {
     let all = ["semel_effects_parked", "semel_effects"].map(|table| {
         match world.database.tables().contains(&table.to_owned()) {

@@ -1,6 +1,6 @@
 //! A handler whose effects are counted, and whose path says what it does.
 //!
-//! Invariant: whatever it is asked, it first writes an effect: one row with the request's id.
+//! Invariant: whatever the request, the handler first writes an effect: one row with the request's id.
 
 use semel_core::header::Attempt;
 use semel_core::message::{Headers, Method, Request, Response};
@@ -10,7 +10,7 @@ use semel_core::server::{Context, Failure, Handler, KeyRule, Sql, SqlError};
 /// The handler.
 pub struct Effects;
 
-/// The paths that it tells apart; any other is answered like `/`.
+/// The paths that it distinguishes. Any other is answered like `/`.
 pub const PATHS: &[&str] = &["/", "/refuse", "/fail", "/not-found", "/five-hundred", "/echo", "/unhandled"];
 
 impl Handler for Effects {

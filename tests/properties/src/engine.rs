@@ -1,10 +1,10 @@
 //! Any requests in any order, with any headers and bodies, at one key.
 //!
-//! Invariants, of whatever a client does:
+//! Invariants, whatever a client does:
 //! - There are as many effects as answers that say `executed` to the application's changes.
-//! - No answer has a 5xx but for a handler that failed, storage that failed, and a key that is full.
-//! - An id runs once, as long as its client keeps the contract: it acknowledged nothing that it sends again, and says when the
-//!   request was first sent, or sends it within a retention.
+//! - An answer has a 5xx only if the handler failed, the storage failed, or the key is full.
+//! - An id runs once if its client keeps the contract: it sends nothing again that it acknowledged, and gives the first-sent or
+//!   sends within a retention.
 
 use crate::effects::{Effects, PATHS};
 use crate::memory::Memory;
@@ -19,11 +19,11 @@ use semel_core::server::{Config, Engine, Sql, control};
 use semel_support::{Call, KEY, Reply, START_MS};
 use std::collections::BTreeMap;
 
-/// How long outcomes are kept: short, so that time passes it.
+/// How long outcomes are kept. It is short, so that a run can outlast it.
 const RETENTION_S: i64 = 600;
-/// A key that is full soon.
+/// A small limit, so that the key becomes full soon.
 const RECORDS_MAX: u64 = 6;
-/// More steps than this say nothing new.
+/// More steps find nothing new.
 const STEPS_MAX: usize = 48;
 
 /// An attempt with its principal.
@@ -33,7 +33,7 @@ pub struct Sent {
     is_too_large: bool,
 }
 
-/// The attempt of a call, by somebody.
+/// An attempt of a call, by a principal.
 pub fn arrival_at(call: &Call, principal: &str) -> Sent {
     let principal = Principal::new(principal).expect("a principal");
     Sent { request: call.request(), principal, is_too_large: false }
@@ -41,7 +41,7 @@ pub fn arrival_at(call: &Call, principal: &str) -> Sent {
 
 /// One key with a clock.
 pub struct KeyUnderTest {
-    /// What it stands on.
+    /// The key's database.
     pub sql: Memory,
     engine: Engine<Effects>,
     key: Key,
@@ -55,7 +55,7 @@ impl Default for KeyUnderTest {
 }
 
 impl KeyUnderTest {
-    /// An untouched key.
+    /// A key that nobody has used.
     pub fn new() -> Self {
         Self { sql: Memory::new(), engine: Self::engine(), key: Key::new(KEY).expect("a key"), wall_ms: START_MS }
     }
@@ -81,13 +81,13 @@ impl KeyUnderTest {
         Reply::checked(engine.handle(sql, arrival(key, sent, *wall_ms)))
     }
 
-    /// Says that an attempt crashed.
+    /// Tells the engine that an attempt crashed.
     pub fn crashed(&mut self, sent: &Sent) -> Reply {
         let Self { engine, sql, key, wall_ms } = self;
         Reply::checked(engine.crashed(sql, arrival(key, sent, *wall_ms)))
     }
 
-    /// Says that a suspect is about to run.
+    /// Tells the engine that a suspect is about to run.
     pub fn start(&mut self, sent: &Sent) -> Reply {
         let Self { engine, sql, key, wall_ms } = self;
         Reply::checked(engine.start(sql, arrival(key, sent, *wall_ms)))
@@ -98,7 +98,8 @@ impl KeyUnderTest {
         self.sql.number("SELECT count(*) FROM effects WHERE id = ?1", &[id.into()])
     }
 
-    /// How many ids have a row, or are packed in one: the refusal of a full key brings acknowledgements as well.
+    /// How many ids have a row or a packed tombstone. Packed ones count, because the refusal of a full key also applies
+    /// acknowledgements.
     fn kept(&self) -> u64 {
         if self.sql.number("SELECT count(*) FROM sqlite_master WHERE name = 'semel_records'", &[]) == 0 {
             return 0;
@@ -119,7 +120,7 @@ fn arrival<'a>(key: &'a Key, sent: &'a Sent, wall_ms: i64) -> Arrival<'a> {
 /// What is known of an id from what was sent and answered.
 #[derive(Default)]
 struct Known {
-    /// What each attempt said of first-sent.
+    /// The first-sent of each attempt.
     first_sents: Vec<Option<i64>>,
     is_acknowledged: bool,
     outcome: Option<Reply>,
@@ -127,11 +128,11 @@ struct Known {
 
 struct Run {
     key: KeyUnderTest,
-    /// Answers that say `executed` to changes of the application.
+    /// How many answers said `executed` to changes of the application.
     executed: i64,
     known: BTreeMap<RequestId, Known>,
     latest_ms: i64,
-    /// Between which instants the wall clock has been, and so the key's: that does not go back with it.
+    /// The earliest and the latest that the wall clock has been. The key's clock doesn't go back with it.
     walls_ms: (i64, i64),
 }
 
@@ -192,7 +193,7 @@ impl Run {
         let reply = self.key.handle(&sent);
         let has_failed = was_to_fail && !self.key.sql.is_to_fail();
         self.key.sql.fail(None);
-        // A restart and a failure of storage leave the clock as it was committed.
+        // After a failure of the storage, the engine's clock is the committed one, as after a restart.
         if has_failed {
             self.latest_ms = 0;
         }
@@ -200,7 +201,7 @@ impl Run {
             assert!(reply.now_ms() >= self.latest_ms, "the clock went back");
             self.latest_ms = reply.now_ms();
         }
-        // The refusal of a full key makes room as well, for those to come.
+        // The refusal of a full key sweeps, and so may make room for later requests.
         let is_full = kept.max(self.key.kept()) >= RECORDS_MAX;
         self.check_status(&sent.request, &reply, (has_failed, is_full));
         self.learn(&sent, reply);
@@ -294,7 +295,7 @@ impl Run {
     }
 }
 
-/// Headers of which any text may be the value.
+/// Headers that may have any text as their value.
 const HEADERS: [&str; 6] =
     ["idempotency-key", "semel-first-sent", "semel-deadline", "semel-ack", "semel-session", "content-type"];
 

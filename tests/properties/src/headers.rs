@@ -1,13 +1,13 @@
 //! One header value, through every parser that reads what a stranger sent.
 //!
-//! Invariant: the readings below are of RFC 9651 and PROTOCOL.md, without the library that the parsers use.
+//! Invariant: the readings below follow RFC 9651 and PROTOCOL.md, without the library that the parsers use.
 
 use semel_core::header::{self, ACK_BYTES_MAX, ACKS_MAX, AHEAD_MS_MAX, Ack, Attempt, INSTANT_MAX, quoted, unquoted};
 use semel_core::id::{KEY_BYTES_MAX, Key, PRINCIPAL_BYTES_MAX, Principal, REQUEST_ID_CHARS_MAX};
 use semel_core::message::{Headers, Method};
 use semel_core::server::attempt::suspicion::is_suspect;
 
-/// The clock at which values are read: instants of the same number of digits lie on both sides of it.
+/// The clock at which values are read. Instants with the same number of digits lie on both sides of it.
 pub const NOW_MS: i64 = 1_800_000_000_000;
 
 /// Reads a value as each header of the protocol.
@@ -24,7 +24,7 @@ pub fn check(value: &str) {
     }
 }
 
-/// Headers of one line.
+/// Headers with one line.
 pub fn one(name: &str, value: &str) -> Headers {
     [(name, value)].into_iter().collect()
 }
@@ -44,7 +44,7 @@ fn check_id(value: &str) {
         let again = attempt("idempotency-key", &quoted(id.as_str())).and_then(|attempt| attempt.id);
         assert_eq!(again, Some(id));
     }
-    // The SDK's own reader of strings: without the spaces around, which HTTP takes away.
+    // The SDK's own reader of strings doesn't accept spaces around them, which HTTP removes.
     let is_trimmed = value.trim_matches(' ') == value;
     assert_eq!(unquoted(value), string(value).filter(|_| is_trimmed));
     if let Some(text) = unquoted(value) {
@@ -76,7 +76,7 @@ fn check_key_and_principal(value: &str) {
     assert_eq!(principal.as_ref().map(Principal::as_str), expected.as_deref());
 }
 
-/// What holds of every key.
+/// Asserts what must hold of every key.
 pub fn check_key(key: &Key) {
     assert!(is_key(key.as_str()), "{key:?}");
     let encoded = key.encoded();
@@ -104,7 +104,7 @@ fn check_acks(value: &str) {
     }
 }
 
-/// The value of `Semel-Ack`.
+/// Writes the value of `Semel-Ack`.
 pub fn ack_header(acks: &[Ack]) -> String {
     let entry = |ack: &Ack| {
         let until = ack.until_ms.map_or(String::new(), |until_ms| format!(";until={until_ms}"));
@@ -113,7 +113,7 @@ pub fn ack_header(acks: &[Ack]) -> String {
     acks.iter().map(entry).collect::<Vec<_>>().join(", ")
 }
 
-/// Lines of one name are one value, as every HTTP server may join them.
+/// Several lines of one name must be read like one joined value, because every HTTP server may join them.
 fn check_lines(value: &str) {
     let Some((first, second)) = value.split_once(", ") else { return };
     for name in ["idempotency-key", "semel-first-sent", "semel-deadline", "semel-key", "semel-principal", "semel-ack"] {
@@ -126,7 +126,7 @@ fn check_lines(value: &str) {
     }
 }
 
-/// A structured-field string with nothing around it but spaces.
+/// Reads a structured-field string with nothing around it but spaces.
 fn string(value: &str) -> Option<String> {
     let mut rest = value.trim_matches(' ').strip_prefix('"')?.chars();
     let mut text = String::new();
@@ -141,14 +141,14 @@ fn string(value: &str) -> Option<String> {
     rest.next().is_none().then_some(text)
 }
 
-/// A structured-field integer.
+/// Reads a structured-field integer.
 fn integer(value: &str) -> Option<i64> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     let is_integer = (1..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_integer { value.parse().ok() } else { None }
 }
 
-/// Percent-decoding of every escape, or nothing.
+/// Percent-decodes a text; `None` if any escape is invalid.
 pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,11 +1,11 @@
-//! The client's machine under a host that does what it is asked, while the server, the store and other tabs do anything.
+//! The client's machine. Its host does what it is asked, while the server, the store and other tabs do anything.
 //!
 //! Invariants:
 //! - An attempt leaves only while its row is stored and pending, with a deadline that is not past the row's `until`.
-//! - A row is settled only once its answer was taken, and only settled rows are removed.
-//! - Whoever waits for an answer is waited for by something in hand, until told; who gives up waiting is told once.
-//! - Offline nothing leaves. What is in order leaves only once those before it at its key, or at its path, are answered.
-//! - After a wake nothing is due at once: its host would turn in a circle.
+//! - A row is settled only after its answer was taken, and only settled rows are removed.
+//! - While somebody waits for an answer, the machine has the request in hand. A caller that gives up waiting is told once.
+//! - Offline, nothing leaves. A request in order leaves only after those before it, at its key or at its path, are answered.
+//! - After a wake-up nothing is due at once: otherwise its host would loop for ever.
 
 use crate::client::{answer, change, row, settings};
 use crate::source::Source;
@@ -22,7 +22,7 @@ const STEPS_MAX: usize = 64;
 const ROWS_MAX: usize = 4;
 const GIVE_UP_AFTER_MS: i64 = 5_000;
 const START_MS: i64 = 1_800_000_000_000;
-/// Stored rows, and those that other tabs add.
+/// The ids of stored rows, and of rows that other tabs add.
 const IDS: &[&str] = &["s0", "s1", "s2", "s3"];
 
 struct Host {
@@ -30,20 +30,20 @@ struct Host {
     settings: Settings,
     now_ms: i64,
     rows: BTreeMap<String, Vec<u8>>,
-    /// Changes that the store has not made yet, oldest first.
+    /// The changes that the store has not made yet, oldest first.
     changes: Vec<(Ticket, String, Change)>,
     attempts: Vec<u64>,
-    /// Answers that were handed over and not taken yet.
+    /// The answers that were handed over and not taken yet.
     handed: Vec<(Ticket, String)>,
     taken: BTreeSet<String>,
-    /// Of which ids somebody waits for the answer.
+    /// The ids for whose answers somebody waits.
     waiting: BTreeSet<String>,
     tickets: Vec<Ticket>,
     requests: usize,
     is_offline: bool,
-    /// The requests in order of this very client: id, the key that they name, the path.
+    /// The requests in order of this client: the id, the key that it names, and the path.
     in_order: Vec<(String, Option<String>, String)>,
-    /// What it has an answer to.
+    /// The ids to which the client has an answer.
     answered: BTreeSet<String>,
 }
 
@@ -67,7 +67,7 @@ pub fn check(bytes: &[u8]) {
         in_order: Vec::new(),
         answered: BTreeSet::new(),
     };
-    // Mostly few: what is stored takes from what is told.
+    // Usually few rows, because they use up bytes that the steps need.
     let rows = source.below(ROWS_MAX + 1).saturating_sub(2);
     for id in &IDS[..rows] {
         host.rows.insert((*id).to_owned(), codec::encode(&row(&mut source)));
@@ -112,13 +112,13 @@ impl Host {
             10 => self.tell(source),
             11 => self.other_tab(source),
             12 => self.restart(source),
-            // A report about what is no longer in hand changes nothing.
+            // The answer to an attempt that is no longer in hand changes nothing.
             13 => self.client.answered(self.now_ms, u64::from(source.byte()) + 1_000, answer(source)),
             _ => self.wake(source),
         }
     }
 
-    /// The store makes the oldest change, or fails to, or makes it twice and tells the second.
+    /// The store makes the oldest change; or it fails to; or it makes the change twice and reports the second time.
     fn store(&mut self, source: &mut Source<'_>) {
         if self.changes.is_empty() {
             return;
@@ -146,7 +146,7 @@ impl Host {
     fn request(&mut self, source: &mut Source<'_>) {
         let id = self.id(source);
         if self.client.ticket_of(&id).is_none() {
-            // One whose answer was given, or of another tab: it has no place among those of before.
+            // A request whose answer was given, or one of another tab. It has no place among the earlier requests in order.
             self.in_order.retain(|(each, ..)| *each != id);
         }
         let key = source.pick(&[None, None, Some("k"), Some("l")]).map(str::to_owned);
@@ -166,7 +166,7 @@ impl Host {
         }
     }
 
-    /// A new id as a rule, or one that is used already, here or in another tab.
+    /// Usually a new id; sometimes one that is already used, here or in another tab.
     fn id(&mut self, source: &mut Source<'_>) -> String {
         match source.below(4) {
             0 => source.pick(IDS).to_owned(),
@@ -178,7 +178,7 @@ impl Host {
         }
     }
 
-    /// What a server says to almost everything, by a clock of its own.
+    /// The usual answers of a server, by its own clock.
     fn usual(&self, source: &mut Source<'_>) -> Answer {
         let mut headers = Headers::new();
         let (status, word) =
@@ -190,7 +190,7 @@ impl Host {
         Answer { status, headers, body: Vec::new(), members: Headers::from_iter([("state", state)]) }
     }
 
-    /// The application, of a request of its own or of none.
+    /// The application does something, with one of its requests or with none.
     fn tell(&mut self, source: &mut Source<'_>) {
         let ticket = taken_out(&mut self.tickets.clone(), source).unwrap_or_default();
         match source.below(9) {
@@ -217,7 +217,7 @@ impl Host {
         }
     }
 
-    /// What another tab makes of a row that is stored, or adds.
+    /// Another tab changes a stored row, or adds one.
     fn other_tab(&mut self, source: &mut Source<'_>) {
         let mut ids: Vec<String> = self.rows.keys().cloned().collect();
         ids.push(source.pick(IDS).to_owned());
@@ -226,7 +226,7 @@ impl Host {
         }
     }
 
-    /// The tab dies, and another goes on.
+    /// The tab dies and another goes on, or the tab looks at the store again.
     fn restart(&mut self, source: &mut Source<'_>) {
         if source.flag() {
             self.client = Client::new(self.settings.clone());
@@ -276,7 +276,7 @@ impl Host {
                 Action::Abort(attempt) => self.attempts.retain(|each| *each != attempt),
                 Action::Deliver { ticket, to, .. } => {
                     let id = self.client.describe(ticket).expect("a request in hand").0.to_owned();
-                    // What it failed to store has no place in the order any more: a later call may use its id.
+                    // A request that could not be stored has no place in the order any more: a later call may use its id.
                     self.in_order.retain(|(each, ..)| *each != id);
                     self.answered.insert(id.clone());
                     if to == Receiver::Caller {
@@ -299,7 +299,7 @@ impl Host {
         }
     }
 
-    /// Whether something in order is not answered yet: nor was it by another tab.
+    /// Whether a request in order has no answer yet, neither here nor from another tab.
     fn is_waited_for(&self, id: &str) -> bool {
         let is_pending = |bytes: &Vec<u8>| matches!(codec::decode(bytes), Ok(Row::Pending(_)));
         let is_on_its_way =
@@ -308,7 +308,7 @@ impl Host {
         is_open && !self.answered.contains(id)
     }
 
-    /// An attempt that may execute leaves: nothing that comes before it is waited for.
+    /// An attempt leaves that may execute. No earlier request may still be waited for.
     fn check_turn(&self, id: &str) {
         let Some(at) = self.in_order.iter().position(|(each, ..)| each == id) else { return };
         let (_, key, target) = &self.in_order[at];
@@ -341,7 +341,7 @@ impl Host {
     }
 }
 
-/// One of several, which is not among them any more.
+/// Takes out one of several.
 fn taken_out<T>(from: &mut Vec<T>, source: &mut Source<'_>) -> Option<T> {
     let at = source.byte();
     (!from.is_empty()).then(|| from.remove(usize::from(at) % from.len()))

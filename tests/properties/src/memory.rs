@@ -1,6 +1,6 @@
 //! SQLite in memory behind the engine's trait: a database for each input, thousands a second.
 //!
-//! Invariant: a statement that fails, fails before it has done anything.
+//! Invariant: a statement that fails does so before it has done anything.
 
 use rusqlite::Connection;
 use semel_core::server::storage::sql::{Ended, Rollback, Row};
@@ -29,22 +29,22 @@ impl Memory {
         Self { connection, depth: Cell::new(0), fails_in: Cell::new(None) }
     }
 
-    /// Lets the `n`th statement from now fail, counted from 0; `None`: none.
+    /// Lets the `n`th statement from now fail, counted from 0; `None`: no statement.
     pub fn fail(&self, n: Option<u64>) {
         self.fails_in.set(n);
     }
 
-    /// Changes what is stored, behind the back of the engine. What a STRICT table refuses is not changed.
+    /// Changes what is stored, behind the engine's back. Nothing is changed if the STRICT table refuses the value.
     pub fn damage(&self, statement: &str, value: &Value) {
         drop(query(&self.connection, statement, std::slice::from_ref(value)));
     }
 
-    /// Whether a failure that was asked for is still to come.
+    /// Whether a failure that was asked for has yet to come.
     pub fn is_to_fail(&self) -> bool {
         self.fails_in.get().is_some()
     }
 
-    /// Asks for one number; 0 where there is no table or no row.
+    /// Reads one number; 0 if there is no table or no row.
     pub fn number(&self, statement: &str, arguments: &[Value]) -> i64 {
         let rows = query(&self.connection, statement, arguments).unwrap_or_default();
         rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0)
@@ -68,7 +68,8 @@ impl Memory {
         self.ask(&command, &[]).map(|_| ())
     }
 
-    /// What was asked to fail was the transaction, not its undoing: storage that can't undo is a dead object.
+    /// Rolls back. The failure was asked for the transaction and not for its rollback: an object whose storage can't roll back
+    /// would be dead.
     fn undo(&self) -> Result<(), SqlError> {
         self.fail(None);
         self.command("ROLLBACK", "ROLLBACK TO ?")?;

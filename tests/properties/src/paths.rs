@@ -1,6 +1,6 @@
-//! URLs as browsers and workerd read them, the router, fingerprints.
+//! URLs as browsers and workerd read them, the router, and fingerprints.
 //!
-//! Invariant: what is a path is what [`url`] gives, as `new URL(request.url)` does in the worker.
+//! Invariant: a path is what [`url`] makes of a URL, as `new URL(request.url)` does in the Worker.
 
 use crate::effects::Effects;
 use crate::headers::{NOW_MS, check_key, decoded};
@@ -19,7 +19,7 @@ use url::Url;
 
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "post", ""];
 
-/// Headers that the router reads, and those that make a fingerprint.
+/// The headers that the router reads, and those that a fingerprint covers.
 const HEADERS: &[&str] = &[
     "idempotency-key",
     "semel-key",
@@ -42,7 +42,7 @@ pub fn check(bytes: &[u8]) {
     let headers = headers(&mut source);
     let target = source.text();
     check_target(&target, &method, &headers);
-    // As sent by a host that did not parse the URL.
+    // The same target, as a host would hand it over that did not parse the URL.
     let (pathname, search) = target.split_at(target.find('?').unwrap_or(target.len()));
     check_path(pathname, search);
     check_routed(&method, (pathname, search), &headers);
@@ -57,7 +57,7 @@ fn headers(source: &mut Source<'_>) -> Headers {
     headers
 }
 
-/// Routes a target as it would be resolved against a worker's URL.
+/// Routes a target that is resolved against a Worker's URL.
 pub fn check_target(target: &str, method: &Method, headers: &Headers) {
     let Ok(url) = Url::parse(&format!("http://semel.test/{target}")) else { return };
     let search = url.query().filter(|query| !query.is_empty()).map_or(String::new(), |query| format!("?{query}"));
@@ -65,7 +65,7 @@ pub fn check_target(target: &str, method: &Method, headers: &Headers) {
     check_routed(method, (url.path(), &search), headers);
 }
 
-/// The pathname and search of a URL.
+/// Checks the pathname and the search of a URL.
 pub fn check_path(pathname: &str, search: &str) {
     let path = Path::new(pathname, search);
     assert_eq!(path.is_ok(), is_path(pathname), "{pathname:?}");
@@ -78,7 +78,7 @@ pub fn check_path(pathname: &str, search: &str) {
     check_control_path(&key);
 }
 
-/// What PROTOCOL.md says of paths.
+/// The rule of PROTOCOL.md for paths.
 fn is_path(pathname: &str) -> bool {
     let is_control = pathname.starts_with("/semel/");
     let is_segment = |raw: &str| {
@@ -90,7 +90,7 @@ fn is_path(pathname: &str) -> bool {
     pathname == "/" || pathname.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment))
 }
 
-/// A client that names a key in a control path reaches that key, whatever a URL parser does to the path on its way.
+/// A client that names a key in a control path reaches that key, whatever a URL parser does to the path.
 pub fn check_control_path(key: &Key) {
     let target = control_target(&key.encoded(), "acks");
     let url = Url::parse("http://semel.test").and_then(|base| base.join(&target)).expect("a URL");
@@ -129,7 +129,7 @@ fn check_answer(answer: Answer) {
     }
 }
 
-/// Two requests have one fingerprint if and only if all that is covered is equal.
+/// Two requests have the same fingerprint if and only if everything that is covered is equal.
 fn check_fingerprints(source: &mut Source<'_>, method: &Method, headers: &Headers, target: &str) {
     let request = |target: &str, method: &Method, headers: &Headers, body: &[u8]| {
         let (pathname, search) = target.split_at(target.find('?').unwrap_or(target.len()));
@@ -146,7 +146,7 @@ fn check_fingerprints(source: &mut Source<'_>, method: &Method, headers: &Header
     assert_eq!(Fingerprint::of(&one) == Fingerprint::of(&other), covered(&one) == covered(&other), "{one:?} {other:?}");
 }
 
-/// What a fingerprint covers: absent and empty headers are one.
+/// What a fingerprint covers. An absent header and an empty one are the same.
 fn covered(request: &Request) -> (String, String, String, String, Vec<u8>) {
     let joined = |name: &str| {
         let lines = request.headers.iter().filter(|(each, _)| *each == name);

@@ -1,8 +1,9 @@
-//! The client's sessions: their rows, the changes of those, and the machine under a host that does what it is asked, while the server, the
+//! The client's sessions: their rows, the changes of rows, and the machine. Its host does what it is asked, while the server, the
 //! store and other holders do anything.
 //!
 //! Invariants:
-//! - Bytes that read as a row are the very bytes of that row. What a change may do to one is said by [`step`], apart from the code that does it.
+//! - Bytes that are read as a row are exactly the bytes of that row. What a change may do to a row is stated by [`step`], apart
+//!   from the code that does it.
 //! - Whatever leaves at a place has that place in its row, unless another holder took the row.
 //! - No two rows of a holder have the same place.
 //! - A caller is told once.
@@ -27,7 +28,7 @@ const OWNERS: &[&str] = &["own", "b", "c"];
 const SESSIONS: &[&str] = &["o\nk\ns", "o\nk\nother"];
 const IDS: &[&str] = &["s0", "s1", "s2", "s3"];
 
-/// Checks what the bytes stand for: a row, changes of one, or what a machine is told.
+/// Checks the input that the bytes stand for: a row, changes of one, or what a machine is told.
 pub fn check(bytes: &[u8]) {
     check_row(bytes);
     let mut source = Source::new(bytes);
@@ -50,7 +51,7 @@ fn check_row(bytes: &[u8]) {
     }
 }
 
-/// A row with one byte changed, added or missing.
+/// A row with one byte changed or added, or cut off at a byte.
 fn check_damaged(source: &mut Source<'_>) {
     let row = entry(source);
     let mut bytes = encode(&row);
@@ -111,7 +112,7 @@ fn check_changes(source: &mut Source<'_>) {
     }
 }
 
-/// One transaction of the store, checked.
+/// Makes one transaction of the store, and checks it.
 fn apply(rows: &mut BTreeMap<String, Vec<u8>>, id: &str, change: &Change) -> Changed {
     let read = |rows: &BTreeMap<String, Vec<u8>>| rows.get(id).map(|bytes| decode(bytes).expect("readable"));
     let before = read(rows);
@@ -132,7 +133,7 @@ fn apply(rows: &mut BTreeMap<String, Vec<u8>>, id: &str, change: &Change) -> Cha
     changed
 }
 
-/// A store may not be able to tell whether it has made a change, and makes it again.
+/// A store that can't tell whether it has made a change makes it again.
 fn check_again(change: &Change, stored: Option<&[u8]>, changed: &Changed) {
     let (write, again) = change.apply(stored).expect("readable");
     assert!(keeps(&write, stored), "{change:?} made twice leaves something else");
@@ -143,7 +144,7 @@ fn check_again(change: &Change, stored: Option<&[u8]>, changed: &Changed) {
     );
 }
 
-/// What a change may do to a row.
+/// Asserts what a change may do to a row.
 fn step(before: Option<Entry>, change: &Change, after: Option<Entry>) {
     let (before, after) = match (before, after) {
         (None, None) => return assert!(!matches!(change, Change::Add(_))),
@@ -179,16 +180,16 @@ struct Host {
     session: Session,
     now_ms: i64,
     rows: BTreeMap<String, Vec<u8>>,
-    /// Changes that the store has not made yet, oldest first.
+    /// The changes that the store has not made yet, oldest first.
     changes: Vec<(Ticket, String, Change)>,
     attempts: Vec<Transmission>,
-    /// So many of them are under way at most.
+    /// The most frames that may be under way.
     frames_max: usize,
     handed: Vec<Ticket>,
     told: BTreeSet<(Ticket, bool)>,
     tickets: Vec<Ticket>,
     requests: usize,
-    /// Whether nobody else has touched the rows.
+    /// Whether no other holder has touched the rows.
     is_alone: bool,
 }
 
@@ -280,7 +281,7 @@ impl Host {
             }
             12 => self.tell(source),
             13 => self.others(source),
-            // A report about what is no longer in hand changes nothing.
+            // The answer to an attempt that is no longer in hand changes nothing.
             14 => self.session.answered(self.now_ms, u64::from(source.byte()) + 1_000, answer(source)),
             _ => {
                 self.now_ms += source.pick(&[0, 1, 1_000, 10_000, 100_000]);
@@ -294,7 +295,8 @@ impl Host {
         }
     }
 
-    /// The store makes the oldest change, or fails to, or makes it and says that it failed, or makes it twice and tells the second.
+    /// The store makes the oldest change; or it fails to; or it makes the change and reports a failure; or it makes it twice and
+    /// reports the second time.
     fn store(&mut self, source: &mut Source<'_>) {
         if self.changes.is_empty() {
             return;
@@ -339,7 +341,7 @@ impl Host {
         let ids: Vec<String> = self.rows.keys().cloned().chain([IDS[0].to_owned()]).collect();
         let id = ids[source.below(ids.len())].clone();
         let change = change(source, "b");
-        // An id is one request's: nobody adds another under it.
+        // An id belongs to one request: no other holder adds a request under it.
         if matches!(change, Change::Add(_)) && id != IDS[0] {
             return;
         }
@@ -373,7 +375,7 @@ impl Host {
         }
     }
 
-    /// What leaves alone at a place has it in its row.
+    /// A request that leaves alone at a place must have that place in its row.
     fn check_stored(&self, made: &Transmission) {
         let Some(named) = made.headers.get("semel-session") else { return };
         let number = |name: &str| {
@@ -386,7 +388,7 @@ impl Host {
     }
 }
 
-/// An answer as a key gives it, for the most part: a take-over is granted, and each of a batch has an answer of its own.
+/// Usually the answer that a key gives: a take-over is granted, and each request of a batch has its own answer.
 fn usual(source: &mut Source<'_>, made: &Transmission) -> Answer {
     let done = |body: Vec<u8>| Answer {
         status: 200,
@@ -403,7 +405,7 @@ fn usual(source: &mut Source<'_>, made: &Transmission) -> Answer {
         return one(source, done);
     }
     let mut body = Writer::default();
-    // Now and then one is missing, or one too many.
+    // Sometimes an answer is missing, or there is one too many.
     for _ in 0..source.below(8) {
         let Answer { status, headers, body: own, members } = one(source, done);
         body.integer(i64::from(status));

@@ -1,8 +1,8 @@
-//! Choices out of bytes: how one string of bytes becomes an input of many parts.
+//! Choices made of bytes: turns one string of bytes into an input of many parts.
 //!
-//! Invariant: bytes that are used up are zeros, so that every string of bytes is a whole input, and shorter is simpler.
+//! Invariant: bytes that are used up count as zeros. So every string of bytes is a complete input, and a shorter one is simpler.
 
-/// Instants and counts at which something begins or ends.
+/// Instants and counts at limits.
 const EDGES: &[i64] = &[
     0,
     1,
@@ -18,17 +18,17 @@ const EDGES: &[i64] = &[
     i64::MIN,
 ];
 
-/// Bytes, from which choices are taken.
+/// The bytes from which choices are made.
 #[derive(Debug, Clone)]
 pub struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {
-    /// Choices out of these bytes.
+    /// Choices made of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether all is used up.
+    /// Whether all bytes are used up.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -44,7 +44,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A number below another.
+    /// A number below `count`.
     pub fn below(&mut self, count: usize) -> usize {
         usize::from(self.byte()) % count
     }
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
         self.byte() % 2 == 1
     }
 
-    /// One of several.
+    /// One of several options.
     pub fn pick<T: Copy>(&mut self, options: &[T]) -> T {
         options[self.below(options.len())]
     }
@@ -64,7 +64,7 @@ impl<'a> Source<'a> {
         self.flag().then(|| make(self))
     }
 
-    /// Any integer, often one at an edge.
+    /// Any integer, often one at a limit.
     pub fn integer(&mut self) -> i64 {
         match self.below(4) {
             0 => i64::from(self.byte()),
@@ -87,7 +87,7 @@ impl<'a> Source<'a> {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// Some text as HTTP lets it through in a header value.
+    /// Some text that HTTP allows in a header value.
     pub fn header_text(&mut self) -> String {
         self.text().replace(['\r', '\n', '\0'], "")
     }

@@ -1,6 +1,6 @@
-//! Rows of a key's table: what the engine writes it reads back, and what somebody damaged executes nothing.
+//! Rows of a key's table: the engine reads back what it writes, and executes nothing because of a damaged row.
 //!
-//! Invariant: a damaged row is judged by what `rows::find` makes of it, and that by the columns themselves.
+//! Invariant: a damaged row is compared with what `rows::find` reads of it, and that with the columns themselves.
 
 use crate::engine::{KeyUnderTest, arrival_at};
 use crate::memory::Memory;
@@ -20,7 +20,7 @@ use semel_support::call::{acknowledge, cancel, get, look_up, post};
 
 /// The id whose row is damaged.
 const ID: &str = "damaged";
-/// What has a type, in the order in which it is damaged.
+/// The columns that are damaged.
 const COLUMNS: &[&str] = &[
     "state",
     "principal",
@@ -102,7 +102,7 @@ fn other_state(source: &mut Source<'_>, kind: usize) -> State {
     }
 }
 
-/// Tombstones as a record carries them: ids that are UUIDs, nearly so, or not at all.
+/// Tombstones that a record carries. Their ids are UUIDs, nearly UUIDs, or neither.
 fn carried(source: &mut Source<'_>) -> Bundle {
     let count = source.below(3);
     let packed: Vec<_> = (0..count)
@@ -117,7 +117,7 @@ fn carried(source: &mut Source<'_>) -> Bundle {
             let tombstone =
                 Record { principal, first_sent_s: None, at_ms: 0, deadline, state, carried: Bundle::default() };
             let packed = Packed::of(&RequestId::new(id).expect("an id"), &tombstone, i64::MAX / 2)?;
-            // Never before it should, and at most ten seconds later.
+            // Never earlier than it should, and less than ten seconds later.
             assert!((lapses_ms.max(0)..lapses_ms.max(0) + 10_000).contains(&packed.lapses_ms()));
             Some(packed)
         })
@@ -150,7 +150,7 @@ fn check_round_trip(source: &mut Source<'_>) {
     }
 }
 
-/// What the tables of requests have, column by column, with the type of each value.
+/// The columns of the tables of requests, each to be read with the type of its values.
 const WRITTEN: &[(&str, &str)] = &[
     (
         "id, state, at_ms, first_sent_s, deadline_ms, lapses_ms, crashes, is_started, executed, principal, carried, fingerprint, \
@@ -174,7 +174,7 @@ fn written(sql: &Memory) -> Vec<Vec<Row>> {
     all.collect()
 }
 
-/// Ids of all lengths, in all characters that one may have.
+/// Ids of all lengths, with all characters that an id may have.
 fn id_of(source: &mut Source<'_>, n: usize) -> RequestId {
     let name = match source.below(5) {
         0 => format!("{n}"),
@@ -186,14 +186,14 @@ fn id_of(source: &mut Source<'_>, n: usize) -> RequestId {
     RequestId::new(name).expect("an id")
 }
 
-/// What becomes of some records and places, written one by one and at a desk: the tables are the same, byte for byte.
+/// Writes some records and places one by one, and the same at a desk: the tables must be the same, byte for byte.
 pub fn check_at_a_desk(bytes: &[u8]) {
     let source = &mut Source::new(bytes);
     let (one, many) = (Memory::new(), Memory::new());
     for sql in [&one, &many] {
         schema::create(sql, schema::Versions::default()).expect("tables");
     }
-    // Up to what takes all of the statements that write, and one more; times are never before 1970.
+    // The counts lie around those of the statements that write many rows. Times are not before 1970.
     let count = source.pick(&[1, 2, 3, 7, 64, 65, 127, 128, 129]);
     let [split, taken_before, ack] = [0; 3].map(|_| source.below(count + 1));
     let made: Vec<_> = (0..count)
@@ -211,7 +211,7 @@ pub fn check_at_a_desk(bytes: &[u8]) {
         .collect();
     let (stored, new) = made.split_at(split);
     let (gone, kept): (Vec<_>, Vec<_>) = stored.iter().map(|(id, _)| id).partition(|_| source.below(4) < 3);
-    // Some are of an id that has a row: a suspect's, say.
+    // Some records replace one that has a row, like that of a suspect.
     let of_kept = |(n, (id, record)): (usize, &(RequestId, Record))| match kept.get(n) {
         Some(kept) if source.flag() => ((*kept).clone(), record.clone()),
         _ => (id.clone(), record.clone()),
@@ -257,7 +257,7 @@ fn not_before_0(deadline: LatestDeadline) -> LatestDeadline {
     }
 }
 
-/// A place that was taken, mostly by what ran.
+/// A place that was taken, usually by a request that ran.
 fn taken(source: &mut Source<'_>) -> Taken {
     let State::Executed(fingerprint, outcome) = executed(source) else { unreachable!("it ran") };
     let state = match source.below(8) {
@@ -268,7 +268,7 @@ fn taken(source: &mut Source<'_>) -> Taken {
     Taken { epoch: 1 + i64::from(source.byte() % 2), at_ms: number(source), state }
 }
 
-/// A value of the column's type, as a STRICT table takes it.
+/// A value that a STRICT table takes in this column.
 fn damaged_value(source: &mut Source<'_>, column: &str) -> Value {
     match column {
         // A number without its text.
@@ -284,7 +284,7 @@ fn damaged_value(source: &mut Source<'_>, column: &str) -> Value {
     }
 }
 
-/// A row that somebody damaged, and then whatever can be asked about its id.
+/// Damages a row, and then asks everything about its id that can be asked.
 fn check_damaged(source: &mut Source<'_>) {
     let mut key = KeyUnderTest::new();
     key.ask(&post("/count").id("first"));
@@ -294,7 +294,7 @@ fn check_damaged(source: &mut Source<'_>) {
         let column = source.pick(COLUMNS);
         let value = damaged_value(source, column);
         let statement = format!("UPDATE semel_records SET {column} = ?1 WHERE id = '{ID}'");
-        // Past the limit of the trait, as only damage can be.
+        // The value may be beyond the limit of the trait, which only damage can do.
         key.sql.damage(&statement, &value);
     }
     if source.below(4) == 0 {
@@ -307,7 +307,7 @@ fn check_damaged(source: &mut Source<'_>) {
     check_found(&key.sql, found.as_ref());
     let mut may_run = matches!(&found, Ok(Some(Record { state: State::Suspect { .. }, .. })));
     for _ in 0..1 + source.below(4) {
-        // What the sweep let leave, behind the fence or lapsed, counts as new.
+        // An id whose row the sweep has removed counts as new.
         may_run |= rows::find(&key.sql, &id) == Ok(None);
         let call = match source.below(5) {
             0 | 1 => post("/count").id(ID),
@@ -330,7 +330,7 @@ fn check_damaged(source: &mut Source<'_>) {
     }
 }
 
-/// What was read of a damaged row is what its columns say.
+/// Asserts that what was read of a damaged row is what its columns say.
 fn check_found(sql: &Memory, found: Result<&Option<Record>, &semel_core::server::SqlError>) {
     let Ok(record) = found else { return };
     let record = record.as_ref().expect("the row is there");

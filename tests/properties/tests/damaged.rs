@@ -37,7 +37,7 @@ fn tombstone(executed: Executed) -> State {
     State::Tombstone { kind: TombstoneKind::Acknowledged, executed, lapses_ms: i64::from(u32::MAX) * 1000 }
 }
 
-/// `no` with `never` is leave to make a new request.
+/// An answer of `no` with `never` allows the client to make a new request.
 #[test]
 fn a_tombstone_that_cannot_tell_whether_it_ran_is_never_told_as_no() {
     for value in [Value::Null, Value::Integer(7)] {
@@ -59,7 +59,7 @@ fn an_outcome_that_could_not_be_sent_as_it_was_is_not_replayed() {
     }
 }
 
-/// They would overflow where deadlines and retentions are added to them.
+/// Such integers would overflow when deadlines and retentions are added to them.
 #[test]
 fn an_integer_that_no_row_may_hold_is_not_read() {
     for column in ["at_ms", "deadline_ms", "first_sent_s", "lapses_ms"] {

@@ -1,4 +1,4 @@
-//! Inputs with which a check failed once, kept so that it does not again.
+//! Inputs that once failed a check, kept so that they don't fail again.
 
 use semel_properties::{desk, engine, machine, sessions};
 
@@ -7,8 +7,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
-/// The check itself was wrong: an id that failed to be stored kept its place in the order, and was then used, without an order,
-/// by another call.
+/// The check was wrong: an id that could not be stored kept its place in the order, and was then used by another call that is not
+/// in order.
 #[test]
 fn an_id_that_could_not_be_stored_has_no_place_in_the_order_of_what_comes_later() {
     let input = "\
@@ -18,7 +18,7 @@ fn an_id_that_could_not_be_stored_has_no_place_in_the_order_of_what_comes_later(
     machine::check(&bytes(input));
 }
 
-/// A key that said 0 for an epoch was believed, and the row with that place could not be read again.
+/// The client believed a key that answered 0 as an epoch, and could not read the row with that place again.
 #[test]
 fn a_session_takes_no_epoch_that_is_none() {
     let input = "\
@@ -33,7 +33,7 @@ fn a_session_takes_no_epoch_that_is_none() {
     sessions::check(&bytes(input));
 }
 
-/// The check itself was wrong: it looked at a full key only once the refusal had swept it.
+/// The check was wrong: it looked whether the key was full only after the refusal had swept.
 #[test]
 fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
     let input = "\
@@ -44,15 +44,14 @@ fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
     engine::check(&bytes(input));
 }
 
-/// The check itself was wrong: it reckoned an id's age by the wall clock from where that began, and the key's clock does not go back
-/// with it.
+/// The check was wrong: it measured an id's age by the wall clock alone, but the key's clock doesn't go back with it.
 #[test]
 fn what_is_a_retention_old_by_the_keys_clock_may_run_again_though_the_wall_clock_went_back() {
     engine::check(&bytes("02060001a307000000000000010291000601040000000000000000060001d300000000000001"));
     engine::check(&bytes("0600010489000000000001b201010006040000000000000000020600010c00000000000001"));
 }
 
-/// A tombstone had lapsed on the way of a group that was undone, and the registry was not told before something else had changed.
+/// A tombstone lapsed during a group that was rolled back, and the registry was told only after something else had changed.
 #[test]
 fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told() {
     let input = "\
@@ -74,7 +73,7 @@ fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told() {
     desk::check(&bytes(input));
 }
 
-/// A tombstone that had lapsed on the way of a group that was undone was gone, though the clock went back.
+/// A tombstone that lapsed during a group that was rolled back was gone, though the clock went back.
 #[test]
 fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_taken_back() {
     let input = "\

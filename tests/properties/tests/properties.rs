@@ -1,4 +1,4 @@
-//! The checks of `semel_properties` under inputs that are made for them: mostly close to what is valid, and at its limits.
+//! The checks of `semel_properties` with generated inputs, mostly close to valid ones and at limits.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,18 +9,18 @@ use semel_core::server::config::CONTROL_IDS_MAX;
 use semel_core::server::control;
 use semel_properties::{bodies, client, desk, engine, headers, machine, paths, sessions, table};
 
-/// Enough to find what is wrong in one of a hundred inputs; what is rarer is the fuzzer's.
+/// Enough to find what is wrong in one of a hundred inputs. The fuzzer looks for rarer cases.
 const CASES: u32 = 2_000;
-/// Those that need a database.
+/// For checks that need a database.
 const DATABASE_CASES: u32 = 1_000;
-/// Those that need two, and much of both.
+/// For checks that need two databases, and much work in both.
 const DESK_CASES: u32 = 300;
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// A header value: valid, nearly so, or anything.
+/// A header value: valid, nearly valid, or anything.
 fn value() -> impl Strategy<Value = String> {
     let edge = prop_oneof![Just(header::AHEAD_MS_MAX), Just(0), Just(-1), Just(INSTANT_MAX), any::<i64>()];
     let ms = edge.prop_flat_map(|edge| (-2..=2i64).prop_map(move |by| edge.wrapping_add(by)));
@@ -58,7 +58,7 @@ fn method() -> impl Strategy<Value = Method> {
     prop::sample::select(vec!["GET", "HEAD", "POST", "DELETE", "OPTIONS", "TRACE"]).prop_map(Method::new)
 }
 
-/// Lines of headers that the router reads.
+/// Header lines that the router reads.
 fn lines() -> impl Strategy<Value = Headers> {
     let names = [
         "idempotency-key",
@@ -182,7 +182,7 @@ fn each_limit_holds_at_its_boundary() {
     let acks = |count: usize, length: usize| {
         header::acks(&headers::one("semel-ack", &vec![quoted(&text(length)); count].join(","))).is_ok()
     };
-    // So many ids of so many bytes, each with two quotes and, but for the last, a comma.
+    // This many ids of this length. Each has two quotes and, except for the last, a comma.
     assert!(acks(ACKS_MAX, 1) && !acks(ACKS_MAX + 1, 1));
     let length = (ACK_BYTES_MAX + 1) / 17 - 3;
     assert!(acks(17, length) && !acks(17, length + 1));

@@ -1,17 +1,17 @@
-//! The structured-field vectors of `tests/vectors/`, each through the parsers that read its type here.
+//! The structured-field vectors of `tests/vectors/`, each through the parsers here that read its type.
 //!
 //! Invariants:
-//! - Every case is tried, and how many there are is pinned: a run over nothing fails.
-//! - What must fail is refused; what is valid is accepted with the same value, unless it is past a limit of the protocol. Such
+//! - Every case is tried, and their number is fixed: a run over no cases fails.
+//! - What must fail is refused. What is valid is accepted with the same value, unless it is past a limit of the protocol. Such
 //!   exceptions are listed by name with a reason, and each must be one.
-//! - The one place in which the protocol is laxer are ids: a bare run of some characters is one.
+//! - The protocol is laxer in one place only: a bare run of some characters is an id.
 
 use semel_core::header::{self, Attempt};
 use semel_core::message::Headers;
 use serde_json::{Value, json};
 use sfv::{BareItem, Item, List, ListEntry, Parameters, Parser};
 
-/// Later than every date of the vectors that the protocol can hold.
+/// Later than every date of the vectors that the protocol can represent.
 const NOW_MS: i64 = 999_999_999_999_999;
 
 struct Case {
@@ -19,12 +19,12 @@ struct Case {
     lines: Vec<String>,
     must_fail: bool,
     can_fail: bool,
-    /// The bare item of an item, or the list of members.
+    /// The bare item of an item, or the members of a list.
     expected: Value,
 }
 
 impl Case {
-    /// The value as a list of which each run of digits or token is a string: lists of this protocol hold nothing else.
+    /// The value as a list in which each run of digits or letters is a string, because lists of this protocol hold only strings.
     fn of_strings(&self) -> String {
         let mut quoted = String::new();
         let mut was_word = false;
@@ -77,7 +77,7 @@ fn strings() -> Vec<Case> {
     cases("string.json", include_str!("../../vectors/string.json"), 14)
 }
 
-/// Checks cases against a parser; `exceptions`: names of cases in which the protocol decides otherwise, and why.
+/// Checks cases against a parser. `exceptions`: the names of cases in which the protocol decides otherwise, and why.
 fn check<T: PartialEq + std::fmt::Debug>(
     cases: &[Case],
     exceptions: &[(&str, &str)],
@@ -155,7 +155,7 @@ fn acknowledgements_are_a_structured_field_list() {
     };
     let members = |case: &Case| Some(case.expected.as_array()?.iter().map(|member| member[0].to_string()).collect());
     check(&lists(), &[], ids, members);
-    // As they are, their members are no strings, or have parameters that the protocol does not know.
+    // Unchanged, their members are not strings, or have parameters that the protocol doesn't know.
     for case in lists().iter().chain(&parameters()) {
         let acks = header::acks(&case.headers("semel-ack"));
         assert_eq!(acks.is_ok(), case.name == "empty list", "{}", case.name);
@@ -170,7 +170,7 @@ fn no_other_type_is_an_id_unless_it_is_bare() {
     }
 }
 
-/// The library under the parsers above reads every case whole, parameters included.
+/// The library under these parsers reads every case completely, including parameters.
 #[test]
 fn the_library_agrees_with_every_vector() {
     let item = |case: &Case| {
@@ -201,7 +201,7 @@ fn parameters_of(parameters: &Parameters) -> Vec<Value> {
     parameters.iter().map(|(name, item)| json!([name.as_str(), value(item)])).collect()
 }
 
-/// A bare item as the vectors write it.
+/// A bare item, as the vectors write it.
 fn value(item: &BareItem) -> Value {
     match item {
         BareItem::Integer(integer) => json!(i64::from(*integer)),
