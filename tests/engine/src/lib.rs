@@ -1,1 +1,1 @@
-//! The tests are in `tests/`, a file a part of the protocol.
+//! Empty: the tests are in `tests/`, with a file for each part of the protocol.

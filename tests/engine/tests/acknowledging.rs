@@ -1,4 +1,4 @@
-//! *Acknowledging*, a sentence a test.
+//! *Acknowledging* in the protocol: a test for each sentence.
 
 use semel_support::call::control;
 use semel_support::*;
@@ -17,7 +17,7 @@ fn world_with(ids: &[&str]) -> World {
     world
 }
 
-/// What an attempt of that id gets now.
+/// The `Semel-Status` that an attempt of this id gets now.
 fn asked(world: &mut World, id: &str) -> String {
     world.send(&change(id).first_sent_s(START_S)).only("semel-status").to_owned()
 }
@@ -143,7 +143,7 @@ fn the_tombstone_answers_only_its_principal() {
     assert_eq!(world.send(&change("a").by("mallory")).only("semel-status"), "fingerprint-mismatch");
 }
 
-/// Executes `a` with that deadline, acknowledges it so, and answers after how many ms its tombstone has left.
+/// Executes `a` once for each of these deadlines, acknowledges it, and returns after how many ms its tombstone has left.
 fn lives_ms(attempts: &[Option<i64>], until_ms: Option<i64>, late: &[Option<i64>], retention_s: i64) -> i64 {
     stays_ms(&change("a").first_sent_s(START_S), attempts, until_ms, late, retention_s)
 }
@@ -172,7 +172,7 @@ fn stays_ms(
     assert_eq!(world.effects(), 1);
     loop {
         world.wall_ms += 5_000;
-        // A fresh object sweeps with its first request.
+        // A new object sweeps with its first request.
         world.restart();
         world.send(&get("/count"));
         if world.rows() == 0 {
@@ -206,10 +206,10 @@ fn what_is_named_twice_counts_as_it_was_named_first() {
         for (s, status) in [(89, "acknowledged"), (2, "attempt-expired")] {
             world.pass_s(s);
             world.restart();
-            // A fresh object sweeps with its first request.
+            // A new object sweeps with its first request.
             world.send(&get("/count"));
             let attempt = change("a").deadline_ms(START_MS);
-            // The deadline is past, so nothing runs: it is told whether the tombstone is there.
+            // The deadline is past, so nothing runs: the answer only shows whether the tombstone is there.
             assert_eq!(world.send(&attempt).only("semel-status"), status, "after {s} s, with {more}");
         }
     }
@@ -218,7 +218,7 @@ fn what_is_named_twice_counts_as_it_was_named_first() {
 #[test]
 fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
     let at = |s: i64| Some(START_MS + s * 1000);
-    // The fence has to pass the second of the first-sent, which takes one second more; steps are of 5 s.
+    // The fence has to pass the second of the first-sent, which takes one more second; the steps are of 5 s.
     let retention_s = 600;
     let retention = 605_000;
     assert_eq!(lives_ms(&[at(10)], None, &[], retention_s), retention, "no until");
@@ -239,7 +239,7 @@ fn without_first_sent_it_lives_for_the_retention_to_the_second() {
     assert_eq!(lives(&[at(10)], at(30), &[]), 30_000 + GRACE_MS, "deadlines bound it all the same");
 }
 
-/// An id that has left counts as new, and a client may acknowledge its first use once more, late.
+/// An id whose tombstone has left counts as new, and a client may acknowledge its first use once more, late.
 #[test]
 fn an_until_before_the_first_sent_is_of_an_earlier_request_under_the_id_and_takes_nothing() {
     let mut world = World::new();
@@ -274,7 +274,7 @@ fn a_short_retention_does_not_end_a_tombstone_before_a_deadline_that_was_seen() 
 
 #[test]
 fn a_tombstone_stays_until_the_fence_can_refuse_its_id() {
-    // First sent 100 s ahead of the clock, as it may be, and a retention of 11 s.
+    // The first-sent is 100 s ahead of the clock, which is allowed, and the retention is 11 s.
     let mut world = World::with(|config| config.retention_s = 11);
     let request = change("a").first_sent_s(world.wall_s() + 100);
     world.send(&request);
@@ -299,7 +299,8 @@ fn a_run_of_replays_writes_a_row_once_in_ten_seconds() {
     let attempt = |world: &World, ms: i64| change("a").deadline_ms(world.wall_ms + ms);
     world.send(&attempt(&world, 10_000));
     world.send(&attempt(&world, 20_000));
-    // What it has changed is forgotten: of the two after it, the second asks what there is.
+    // A write makes the object forget what it knew of the row. So the second of these two reads the row, and the object knows it
+    // from then on.
     world.send(&attempt(&world, 20_000));
     world.send(&attempt(&world, 20_000));
     let writes = |world: &mut World, ms: i64| {

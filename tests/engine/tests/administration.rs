@@ -1,4 +1,4 @@
-//! *What an administrator reads*, a sentence a test.
+//! *What an administrator reads* in the protocol: a test for each sentence.
 
 use semel_core::id::Principal;
 use semel_support::admin::{ask, cancel_for, delete_key, delete_record, path};
@@ -13,7 +13,7 @@ fn world() -> World {
     World::with(|config| config.retention_s = 1000)
 }
 
-/// What a read answers.
+/// The body of a read.
 #[track_caller]
 fn read(world: &mut World, what: &str) -> Value {
     let reply = world.send(&ask(what));
@@ -36,7 +36,7 @@ fn of_every_state() -> World {
     world
 }
 
-/// The id of an effect, as they look.
+/// An id with the form of an effect's id.
 const EFFECT: &str = "00000000000000000000000000000001";
 
 #[test]
@@ -105,7 +105,7 @@ fn a_key_shows_what_it_holds_its_limits_and_its_answers() {
         "counters": { "executed": 2, "replayed": 1, "read": 1 },
     });
     assert_eq!(shown, expected);
-    // They are of the object, and so is what it has answered here.
+    // The counters belong to the object, which has answered these two reads.
     assert_eq!(read(&mut world, "")["counters"]["read"], 2);
     world.restart();
     assert_eq!(read(&mut world, "")["counters"], json!({}));
@@ -133,7 +133,7 @@ fn a_key_that_nobody_has_used_is_not_found_and_stays_untouched() {
 #[test]
 fn what_reads_writes_nothing_but_the_acknowledgements_that_ride() {
     let mut world = of_every_state();
-    // So that a sweep is due.
+    // A sweep is due from now on.
     world.pass_s(100);
     let written = world.database.rows_written();
     for what in ["", "/records?limit=2", "/times?from=0&step=1000&count=10", "/records/executed", "/records/nobody"] {
@@ -172,7 +172,7 @@ fn records_come_in_the_order_of_ids_page_by_page() {
         after = format!("&after={next}");
     }
     assert_eq!(Value::Array(paged), all["records"]);
-    // A page that ends with the last record has no next.
+    // A page that ends with the last record has no next page.
     assert_eq!(read(&mut world, "/records?limit=8")["next"], Value::Null);
     assert_eq!(read(&mut world, "/records?limit=7")["next"], "poisoned");
 }
@@ -255,7 +255,7 @@ fn what_is_kept_is_counted_by_time() {
         world.send(&change(id)).is_executed(200);
     }
     world.send(&acknowledge("[\"c\",\"e\"]"));
-    // a at 0, b at 400, d at 1200; c and e are tombstones since 1600.
+    // a is at 0, b at 400, d at 1200; c and e are tombstones since 1600.
     let times = read(&mut world, &format!("/times?from={START_MS}&step=500&count=4"));
     let expected = json!({ "from": START_MS, "step": 500, "records": [2, 0, 1, 0], "tombstones": [0, 0, 0, 2] });
     assert_eq!(times, expected);
@@ -281,14 +281,14 @@ fn a_plot_reads_a_bounded_number_of_rows_and_says_so() {
     assert_eq!((times.get("truncated"), &times["tombstones"]), (None, &json!([9_999])));
 }
 
-/// A page of records: their ids, and what it says comes next.
+/// A page of records: their ids, and the id after which the next page begins.
 type Page = (Vec<String>, Option<String>);
 
 fn page(ids: &[&str], next: Option<&str>) -> Page {
     (ids.iter().map(ToString::to_string).collect(), next.map(str::to_owned))
 }
 
-/// The pages of a key's records in one state.
+/// All pages of a key's records in one state.
 fn pages_of(world: &mut World, state: &str, limit: usize) -> Vec<Page> {
     let mut pages: Vec<Page> = Vec::new();
     loop {
@@ -312,7 +312,7 @@ fn records_of_one_state_are_chosen_by_the_key_page_by_page() {
         let meant: Vec<_> = all.iter().filter(|record| record["state"] == state).cloned().collect();
         assert_eq!(read(&mut world, &format!("/records?state={state}"))["records"], Value::Array(meant), "{state}");
     }
-    // "cancel-it" and "delete-it" executed too.
+    // "cancel-it" and "delete-it" were executed too.
     let expected =
         [page(&["cancel-it", "delete-it"], Some("delete-it")), page(&["executed"], Some("executed")), page(&[], None)];
     assert_eq!(pages_of(&mut world, "executed", 2), expected);
@@ -362,7 +362,7 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         "/effects?after=-1",
         "/effects?before=1",
     ] {
-        // A control character never comes past the path.
+        // The path never lets a control character through.
         if what == "/records/%0a" {
             continue;
         }
@@ -380,7 +380,7 @@ fn it_cancels_under_whom_the_record_is_else_whom_it_names() {
     world.send(&cancel_for("two", &format!("{{\"id\":\"new\",\"principal\":\"alice\",\"firstSent\":{START_S}}}")));
     world.send(&change("new").first_sent_s(START_S)).is_problem(410, "cancelled", "no", "never");
     assert_eq!(world.send(&cancel_for("three", "{\"id\":\"nobodys\"}")).field("state"), "cancelled");
-    // Whoever sends it, for nobody has yet.
+    // The cancellation holds for any principal, because no attempt has come yet.
     for who in ["", "alice"] {
         world.send(&change("nobodys").by(who)).is_problem(410, "cancelled", "no", "never");
     }
@@ -405,7 +405,7 @@ fn its_cancellations_pass_the_checks_of_their_ids() {
     world.send(&old).is_problem(412, "outside-window", "unknown", "never");
     let own = cancel_for("own", "{\"id\":\"own\"}");
     assert_eq!(world.send(&own).only("semel-status"), "body-invalid");
-    // Only an administrator names somebody.
+    // Only an administrator may name a principal.
     let named = cancel("own", "a").body("{\"id\":\"a\",\"principal\":\"bob\"}");
     assert_eq!(world.send(&named).only("semel-status"), "body-invalid");
     assert_eq!(world.send(&change("a")).only("semel-status"), "executed");

@@ -1,4 +1,4 @@
-//! What a batch or a frame may be, and what comes back: reading and writing them, and their limits.
+//! The form of batches and frames: how they are read and answered, and their limits.
 
 use semel_core::header::{self, quoted};
 use semel_core::id::Key;
@@ -88,24 +88,24 @@ fn a_batch_has_its_limits() {
     let refused = Batch::parse(&key(), &Headers::new(), Some(&bytes((1 << 20) + 1))).expect_err("too large");
     assert_eq!(refused.code, Code::TooLarge);
     assert_eq!(run(&mut world, &json!([])), []);
-    // A head is as large as any other may be.
+    // The head of an element has the same limit as the head of any other request.
     let replies = run(&mut world, &json!([at("long", &format!("/{}", "x".repeat(9_000))), count("short")]));
     assert_eq!(statuses(&replies), ["too-large", "executed"]);
     let headed = |count: usize| {
         let headers: Map<String, Value> = (0..count).map(|n| (format!("x-{n}"), json!(""))).collect();
         json!([{ "id": format!("headed {count}"), "method": "POST", "path": "/count", "headers": headers }])
     };
-    // One of them is the id's.
+    // One of the headers is the id.
     assert_eq!(statuses(&run(&mut world, &headed(HEADERS_MAX - 1))), ["executed"]);
     assert_eq!(statuses(&run(&mut world, &headed(HEADERS_MAX))), ["too-large"]);
-    // By itself it would come with three bytes for each of these.
+    // Sent alone, each of these characters would be escaped as three bytes.
     let escaped = |count: usize| json!([at("escaped", &format!("/echo/{}", "^".repeat(count)))]);
     let most = (URL_BYTES_MAX - "/echo/".len()) / 3;
     assert_eq!(statuses(&run(&mut world, &escaped(most + 1))), ["too-large"]);
     assert_eq!(statuses(&run(&mut world, &escaped(most))), ["executed"]);
 }
 
-/// Bytes that are no text take a third more as they are written.
+/// Bytes that are not text take a third more room when they are written.
 #[test]
 fn what_has_room_until_it_is_written_has_none_then() {
     let mut answers = Answers::default();
@@ -132,7 +132,7 @@ fn answers_without_room_are_unavailable_and_their_commit_stands() {
     let replies = run(&mut world, &elements);
     assert_eq!(batch.elements.len(), replies.len());
     assert_eq!(world.effects(), 9);
-    // As the object writes them.
+    // The answers as the object has them in memory.
     let answers = world.answers(&alice, batch);
     let kept: usize = answers.iter().map(|answer| answer.body.len()).sum();
     assert!(kept <= ANSWERS_BYTES_MAX, "{kept} bytes were in memory at once");
@@ -164,7 +164,7 @@ fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch
         assert_eq!(refused.expect_err("acks").code, Code::BodyInvalid, "{acks}");
     }
     assert_eq!(world.calls(), 0);
-    // Nobody is told that what failed was applied.
+    // If acknowledging fails, nobody may be told that it was applied.
     world.send(&post("/count").id("b")).is_executed(200);
     world.database.crash_before(0);
     let ended = world.frame(&json!({ "frame": 1, "requests": [], "acks": ["b"] }));
@@ -185,7 +185,8 @@ fn nothing_of_a_batch_is_told_as_done_that_could_not_acknowledge() {
         world.in_one_commit(&asker("alice"), batch).expect("a batch").map(|replies| statuses(&replies).join(" "))
     };
     let kept = |world: &World| (world.database.number("SELECT count(*) FROM semel_records"), world.effects_of("d"));
-    // The client takes the answers for the word that all three are acknowledged. At a desk, and without.
+    // The client takes the answers as the word that all three are acknowledged. The acknowledgement fails at a desk, and then
+    // without one.
     world.database.fail_at("INSERT INTO semel_tombstones", 2);
     assert_eq!((together(&mut world), kept(&world)), (None, (3, 0)));
     world.database.calm();
@@ -239,7 +240,7 @@ fn a_frame_runs_only_as_long_as_the_token_of_its_socket() {
     for after_ms in [1_000, 1_001, 60_000] {
         assert_eq!(ask(after_ms, "b"), (Err(Code::Unauthorized), 1));
     }
-    // Before it is read: nobody learns whether it could be.
+    // This is checked before the frame is read, so nobody learns whether it could be.
     let bad = world.frame_by(&alice, &json!([]));
     assert_eq!(bad.expect_err("the token has ended").code, Code::Unauthorized);
 }
@@ -281,7 +282,7 @@ fn what_runs_by_itself_must_not_begin_after_the_deadline_of_its_batch_either() {
     assert_eq!(read("", Some(START_MS + 5)), Some(START_MS + 5));
     assert_eq!(read(&own(START_MS + 120_000), Some(START_MS + 5)), Some(START_MS + 5));
     assert_eq!(read(&own(START_MS), Some(START_MS + 5)), Some(START_MS));
-    // One that can't be is refused, as it is by the deadline of no batch.
+    // A deadline that is invalid is refused, as it is without a deadline of the batch.
     for bad in [-1, START_MS + 120_001, i64::MAX] {
         assert_eq!(read(&own(bad), Some(START_MS + 5)), None, "{bad}");
     }
@@ -311,7 +312,7 @@ fn each_answer_has_its_own_headers_whatever_those_before_it_had() {
 fn a_question_mark_alone_is_no_query() {
     let mut world = World::new();
     assert_eq!(statuses(&run(&mut world, &json!([at("a", "/count?")]))), ["executed"]);
-    // As the URL of a single request has it.
+    // A single request's URL has no `?` either.
     world.send(&post("/count").id("a")).is_replayed(200);
 }
 

@@ -1,4 +1,4 @@
-//! Batches: in order, in one commit, each element as if it had come alone.
+//! Batches: executed in order, in one commit, each element as if it had come alone.
 
 use semel_core::problem::Code;
 use semel_core::server::Sql;
@@ -18,7 +18,7 @@ fn elements_run_in_order_and_reads_see_what_came_before_them() {
     let read = json!({ "method": "GET", "path": "/count" });
     let replies = run(&mut world, &json!([read, count("a"), count("b"), read, count("c")]));
     assert_eq!(statuses(&replies), ["read", "executed", "executed", "read", "executed"]);
-    // A read writes an effect of its own, which is undone.
+    // A read writes an effect too, which is rolled back.
     assert_eq!(texts(&replies), ["{\"count\":1}", "{\"count\":1}", "{\"count\":2}", "{\"count\":3}", "{\"count\":3}"]);
     assert_eq!(world.effects(), 3);
     world.send(&post("/count").id("b")).replays(&replies[2]);
@@ -67,7 +67,7 @@ fn a_batch_is_one_commit() {
     assert_eq!(world.effects(), 21);
 }
 
-/// All that is kept of the elements of [`mixed`].
+/// What is kept of the elements of [`mixed`].
 fn kept(world: &World) -> Vec<String> {
     let queries = ["SELECT id FROM effects ORDER BY id", "SELECT id, state FROM semel_records ORDER BY id"];
     queries.iter().flat_map(|query| world.database.query(query)).map(|row| format!("{row:?}")).collect()
@@ -92,7 +92,7 @@ fn used() -> World {
     world
 }
 
-/// Without what tells a replay from an execution.
+/// The outcomes, without what distinguishes a replay from an execution.
 fn outcomes(replies: &[Reply]) -> Vec<(u16, Vec<u8>)> {
     replies.iter().map(|reply| (reply.status(), reply.body().to_vec())).collect()
 }
@@ -127,7 +127,7 @@ fn a_crash_between_any_two_statements_leaves_all_of_a_batch_or_nothing() {
     assert!(crashes > 30, "only {crashes} places to crash");
 }
 
-/// Lets a fault come at each statement of a batch in turn: what is answered as done is kept, and nothing is done twice.
+/// Lets a fault come at each statement of a batch in turn. What is answered as done must be kept, and nothing may be done twice.
 fn at_each_statement(fault: fn(&World, u64)) {
     let elements = json!([count("a"), count("b"), at("failing", "/not-found"), count("c")]);
     for n in 0.. {
@@ -147,7 +147,8 @@ fn at_each_statement(fault: fn(&World, u64)) {
             match status {
                 "executed" | "replayed" => assert_eq!(effects, 1, "statement {n}: {id} was told as {status}"),
                 "rolled-back" | "not-found" => assert_eq!(effects, 0, "statement {n}: {id} was told as {status}"),
-                // Who is left alone with a fault that has passed is executed.
+                // An element that has to run alone after the fault has passed is executed, so only a crash may leave it
+                // unavailable.
                 other => assert!(other == "unavailable" && has_crashed, "statement {n}: {id} was told as {other}"),
             }
         }
@@ -190,7 +191,7 @@ fn on_a_disk_that_is_really_full_the_neighbours_of_what_has_no_room_are_executed
 fn what_fails_and_then_crashes_goes_one_by_one_once() {
     for times in 1..=5 {
         let mut world = used();
-        // A record that can't be written, so often; and the last one panics each time.
+        // Writing a record fails this many times; and the last element panics each time.
         world.database.fail_at("INSERT OR REPLACE INTO semel_records", times);
         let elements = json!([count("a"), count("b"), count("c"), at("crashing", "/panics")]);
         let got = world.batch(&elements);
@@ -210,7 +211,7 @@ fn what_fails_and_then_crashes_goes_one_by_one_once() {
 fn what_is_in_memory_goes_with_a_commit_that_fails() {
     let mut world = World::with(|config| config.records_max = 3);
     world.send(&post("/count").id("first")).is_executed(200);
-    // As many as there is room for: were they counted twice, the second time would be refused.
+    // These fill the key. If the failed commit had been counted, the second attempt would be refused.
     let elements = json!([count("a"), count("b")]);
     world.database.crash_at("COMMIT");
     assert_eq!(world.batch(&elements).expect_err("it has died").code, Code::Unavailable);
@@ -255,7 +256,7 @@ fn each_element_has_the_answer_of_a_single_request() {
         let headers: Vec<_> = got.iter().flat_map(Reply::recorded_headers).collect();
         assert_eq!(headers, expected.recorded_headers(), "{element}");
     }
-    // The same ids one by one: method, path and body have the same fingerprint.
+    // The same ids one by one: the fingerprint of method, path and body is the same.
     many.send(&post("/echo?x=1").id("c").body([0, 255])).is_replayed(200);
 }
 
@@ -370,7 +371,7 @@ fn look_up_element(id: &str) -> Value {
     json!({ "method": "GET", "path": control(&format!("outcomes/{id}")) })
 }
 
-/// A key at which as many records as three pages have are due.
+/// A key at which three pages of records are due.
 fn much_due() -> World {
     const RETENTION_S: i64 = 1_000;
     let mut world = World::with(|config| config.retention_s = RETENTION_S);
@@ -388,18 +389,18 @@ fn much_due() -> World {
 
 #[test]
 fn a_batch_sweeps_one_page_however_many_requests_are_in_it() {
-    // The walk, which is from the last id to the first, comes to these last.
+    // The walk goes from the last id to the first, so it reaches these ids last.
     let elements: Vec<Value> = (0..5).map(|n| count(&format!("a{n}"))).collect();
     let mut world = much_due();
     assert_eq!(statuses(&run(&mut world, &json!(elements))), ["executed"; 5]);
     assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
-    // Nor more where each is a commit of its own, after a commit that failed.
+    // It sweeps no more if each element has its own commit, after a commit that failed.
     let mut world = much_due();
     world.database.full(12);
     assert_eq!(statuses(&run(&mut world, &json!(elements))), ["executed"; 5]);
     assert!(!world.database.awaits_fault());
     assert_eq!(world.rows(), 2 * SWEEP_ROWS + 5);
-    // The next turn has the next page.
+    // The next turn sweeps the next page.
     assert_eq!(
         statuses(&run(&mut world, &json!([{ "method": "GET", "path": "/count" }, count("a5")]))),
         ["read", "executed"]

@@ -1,4 +1,4 @@
-//! *Bounded*: what counts against the limits of a key, in memory and after a restart alike.
+//! *Bounded* in the protocol: what counts against the limits of a key, in memory and after a restart alike.
 
 use semel_core::server::storage::record::Change;
 use semel_support::{Call, START_MS, START_S, Trouble, World, acknowledge, cancel, get, post};
@@ -19,13 +19,13 @@ fn world(records_max: u64, tombstones_max: u64) -> World {
     })
 }
 
-/// How many records more the key takes, by trying; the ids of earlier tries are taken too.
+/// How many more records the key takes, found by trying. The ids of earlier tries are taken too.
 fn room(world: &mut World, tried: &str) -> usize {
     let executed = |n: &usize| world.send(&change(&format!("{tried}-{n}"))).only("semel-status") == "executed";
     (0..10).take_while(executed).count()
 }
 
-/// Does something to a key with ten places, and asserts how many are left, by memory and by storage.
+/// Does something to a key with room for ten records, and asserts how much room is left, in memory and after a restart.
 #[track_caller]
 fn leaves(room_left: usize, act: impl Fn(&mut World)) {
     for restarts in [false, true] {
@@ -201,7 +201,7 @@ fn a_count_that_storage_refuses_is_an_error_and_is_made_again() {
 
 #[test]
 fn a_suspect_is_counted_in_a_full_key_too() {
-    // It has its place and may run, so a handler that never returns must be poisoned here as well.
+    // The suspect has its place and may run. A handler that never returns must be poisoned at a full key too.
     let mut world = world(1, 1000);
     for _ in 0..3 {
         world.start(&change("a"));
@@ -229,7 +229,7 @@ fn a_crash_counts_though_the_deadline_passed_meanwhile() {
 
 #[test]
 fn a_cancelled_suspect_is_protected_from_all_attempts_that_were_seen() {
-    // An attempt without first-sent was seen, so the fence alone can't refuse the id.
+    // An attempt without first-sent has come, so the fence alone can't refuse the id.
     let mut world = world(10, 1000);
     world.crashed(&change("a"));
     let call = cancel("own", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"));

@@ -1,4 +1,4 @@
-//! What a key's object does without a request: waking, sweeping, telling the registry.
+//! The work of a key's object between requests: waking, sweeping, and reporting to the registry.
 
 use semel_core::server::SqlError;
 use semel_core::server::config::FOREVER_S;
@@ -46,7 +46,7 @@ fn a_key_is_woken_at_once_to_register_and_tells_what_it_holds() {
     assert_eq!(report.oldest, Some(START_MS));
     world.reported(&report, 0).unwrap();
     assert_eq!(world.report(), Ok(None), "once told, nothing is left to tell");
-    // The record leaves behind the fence, and that is all there is to wake for.
+    // The record leaves when the fence has passed it. There is nothing else to wake for.
     assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S + 1) * 1000));
 }
 
@@ -56,7 +56,7 @@ fn a_registration_that_was_not_answered_stays_due_over_restarts_and_a_registered
     world.send(&change("a"));
     world.wake().unwrap();
     assert!(world.report().unwrap().is_some());
-    // The answer is lost. The object goes on trying, not more often than it may.
+    // The answer is lost. The object tries again, but not more often than it may.
     assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
     world.restart();
     world.send(&get("/count"));
@@ -86,7 +86,7 @@ fn a_crash_before_any_statement_of_the_answer_leaves_a_key_that_registers_and_fo
         world.send(&get("/count"));
         let is_registered = world.database.number("SELECT is_registered FROM semel_meta") == 1;
         let fence_s = world.fence_s();
-        // Were it registered and had not forgotten, nobody would tell it again.
+        // If it were registered without having forgotten, nobody would tell it again.
         assert!(!is_registered || fence_s == START_S + 1, "crash {crashes}");
         if !is_registered {
             let report = world.report().unwrap().expect("it is still to be told");
@@ -112,7 +112,7 @@ fn what_changed_is_told_once_in_the_interval_and_a_read_tells_nothing() {
     world.wake().unwrap();
     let report = world.report().unwrap().unwrap();
     assert_eq!((report.records, report.is_listed), (3, true));
-    // What comes before the answer is told the next time.
+    // A change before the answer to a report is reported the next time.
     world.send(&change("d"));
     world.reported(&report, 0).unwrap();
     assert_eq!(world.wakes_at(), Some(START_MS + 2 * REPORT_MS));
@@ -146,7 +146,7 @@ fn an_idle_key_is_swept_by_its_alarm_and_then_let_alone() {
     world.tell();
     world.wall_ms = (START_S + RETENTION_S + 1) * 1000;
     assert_eq!(world.wakes_at(), Some(world.wall_ms));
-    // Page by page: after each, requests may come in.
+    // The sweep goes page by page, and requests may come in between.
     assert_eq!(world.sweep_page(), Ok(true));
     assert_eq!(world.rows(), 301 - SWEEP_ROWS);
     world.wake().unwrap();
@@ -236,7 +236,7 @@ fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_
     let mut world = World::ruled(RETENTION_S, r#""forever""#);
     let first = post("/count").id("a").first_sent_s(START_S);
     world.send(&first).is_executed(200);
-    // As tables of an older build are.
+    // The tables of an older build have no key name.
     world.database.tamper("UPDATE semel_meta SET key = NULL");
     world.restart();
     world.pass_s(2 * RETENTION_S);

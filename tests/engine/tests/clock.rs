@@ -1,4 +1,4 @@
-//! The clock of a key: the latest of the wall clock and all that was committed. It never goes back.
+//! The clock of a key: the later of the wall clock and everything committed. It never goes back.
 
 use semel_core::id::Key;
 use semel_core::message::Headers;
@@ -11,8 +11,8 @@ fn change(id: &str) -> Call {
     post("/count").id(id)
 }
 
-/// Does something an hour later, sets the wall clock back, and asserts that the key's clock stays: in the living object,
-/// and where something was committed, in the next.
+/// Does something an hour later, sets the wall clock back, and asserts that the key's clock stays: in the living object, and in
+/// the next one if something was committed.
 #[track_caller]
 fn stays(act: impl Fn(&mut World), is_committed: bool) {
     let mut world = World::new();
@@ -59,13 +59,14 @@ fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet(
     while world.open().unwrap() {}
     let later_ms = world.wall_ms;
     world.wall_ms = START_MS;
-    // Its tombstone has lapsed by the clock that it was opened at.
+    // The tombstone has lapsed by the clock at which the object opened its storage.
     let late = world.send(&first);
     late.is_problem(408, "attempt-expired", "no", "same-id");
     assert_eq!((late.now_ms(), world.effects_of("00000000-0000-7000-8000-000000000001")), (later_ms, 1));
 }
 
-/// A key whose storage has failed, so that nothing of it is in memory, and whose machine's clock was put back. And what it has told last.
+/// A key whose storage has failed, so that nothing of it is in memory, and whose machine's clock was put back. Returns also the
+/// clock that it told last.
 fn put_back() -> (World, i64) {
     let mut world = World::new();
     world.send(&change("before").first_sent_s(START_S));

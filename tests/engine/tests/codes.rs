@@ -1,4 +1,4 @@
-//! The table of codes: a row a test. What the router answers is in `router.rs`.
+//! The table of codes: a test for each row. The router's answers are in `router.rs`.
 
 use semel_support::call::control;
 use semel_support::{
@@ -19,7 +19,7 @@ fn change(id: &str) -> Call {
     post("/count").id(id)
 }
 
-/// Sends what must be refused by the object without asking the handler, and checks that nothing else happened.
+/// Sends a call that the object must refuse without running the handler, and asserts that nothing else happened.
 #[track_caller]
 fn refuses(world: &mut World, call: &Call, row: Row) -> Reply {
     let before = (world.calls(), world.effects());
@@ -28,7 +28,7 @@ fn refuses(world: &mut World, call: &Call, row: Row) -> Reply {
     reply
 }
 
-/// Sends what the handler may be asked, but what must leave no effect and no record of its id.
+/// Sends a call for which the handler may run, but which must leave no effect and no record of its id.
 #[track_caller]
 fn undoes(world: &mut World, call: &Call, (status, code, executed, retry): Row) -> Reply {
     let before = (world.effects(), world.rows());
@@ -133,7 +133,7 @@ fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back(
     world.send(&post("/headers").id("a").header("x-answer-x", "a ")).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!(world.effects(), 0);
     world.send(&many(256)).is_executed(201);
-    // Names and values together: 8 KiB, and not one byte more.
+    // Names and values together may have 8 KiB, and not one byte more.
     world.send(&post("/large-header/8185").id("b")).is_executed(200);
     world.send(&post("/large-header/8186").id("c")).is_problem(500, "rolled-back", "no", "same-id");
 }
@@ -229,7 +229,7 @@ fn the_same_id_with_another_fingerprint_or_principal_is_a_mismatch_that_tells_no
     let bodies: Vec<Vec<u8>> =
         others.iter().map(|other| refuses(&mut world, other, MISMATCH).body().to_vec()).collect();
     assert!(bodies.iter().all(|body| *body == bodies[0]), "which part it is stays a secret");
-    // What is not covered may change.
+    // Parts that the fingerprint doesn't cover may change.
     world.send(&at("POST", "/count?x=1", "Text/PLAIN").header("user-agent", "other")).replays(&outcome);
 }
 
@@ -324,7 +324,7 @@ fn a_key_full_of_unacknowledged_records_refuses_new_work_and_loses_nothing() {
     refuses(&mut world, &change("c"), CAPACITY);
     world.send(&change("a")).replays(&first);
     world.send(&get("/count")).is_read(200);
-    // The refusal itself brings the acknowledgement that makes room.
+    // The refused request brings the acknowledgement that makes room.
     refuses(&mut world, &change("c").ack("b"), CAPACITY);
     world.send(&change("c")).is_executed(200);
     refuses(&mut world, &change("d"), CAPACITY);

@@ -1,4 +1,4 @@
-//! What a request costs: rows written are billed, and a commit is the slowest thing an object does.
+//! The cost of a request. Written rows are billed, and a commit is the slowest thing that an object does.
 
 use semel_support::batches::{count, run};
 use semel_support::{Call, START_MS, World, acknowledge, get, look_up, post};
@@ -8,18 +8,18 @@ fn change(id: &str) -> Call {
     post("/count").id(id)
 }
 
-/// A key in normal running: its tables are there, its sweep is done, and its object knows what there is.
+/// A key in normal use: its tables exist, its sweep is done, and its object knows what there is.
 fn world() -> World {
     let mut world = World::new();
     world.send(&change("first"));
     world.send(&get("/count"));
-    // The first since the object knows its tables gives texts their numbers; the next asks for the last of the ids.
+    // The first request after the object knows its tables gives texts their numbers. The next one reads the last id.
     world.send(&change("second"));
     world.send(&change("third"));
     world
 }
 
-/// How many rows `call` writes, that of the handler's effect among them, and how many statements it takes.
+/// How many rows `call` writes, including that of the handler's effect, and how many statements it takes.
 fn cost(world: &mut World, call: &Call) -> (u64, u64) {
     let before = (world.database.rows_written(), world.database.statements());
     world.send(call);
@@ -31,7 +31,7 @@ fn an_execution_writes_one_row_besides_its_effect() {
     let mut world = world();
     let (rows, statements) = cost(&mut world, &change("a"));
     assert_eq!(rows, 2);
-    // Of which BEGIN, COMMIT and two are the handler's: one reads, and one writes.
+    // They are BEGIN, COMMIT, one of the engine, and two of the handler, which reads and writes.
     assert_eq!(statements, 5);
 }
 
@@ -41,7 +41,7 @@ fn what_rides_along_costs_an_execution_no_statement_or_one_for_all() {
     for id in ["a", "b", "c", "d"] {
         world.send(&change(id).deadline_ms(START_MS));
     }
-    // In place of the row that leaves comes the new one.
+    // The new row takes the place of the one that leaves.
     let (rows, statements) = cost(&mut world, &change("e").ack_until("a", START_MS));
     assert_eq!((rows, statements), (2, 5));
     assert_eq!((world.row("a", "id"), world.row("e", "state")), (None, Some(1.into())));
@@ -82,7 +82,8 @@ fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
     run(&mut world, &batch(64, 64));
     let (rows, statements) = (world.database.rows_written() - before.0, world.database.statements() - before.1);
     assert_eq!(rows, 2 * 64, "an effect and a record of each");
-    // Of the handler are two of each. The others: one begins, one writes what has ids of one length, and the last commits.
+    // The handler has two for each request. The others begin the transaction, write all records with ids of one length, and
+    // commit.
     assert_eq!(statements - 2 * 64, 3);
 }
 
@@ -100,8 +101,8 @@ fn a_batch_that_brings_a_page_of_the_sweep_still_reads_its_records_in_one_statem
     let before = world.database.statements();
     let now_s = world.wall_s();
     run(&mut world, &batch(64, now_s));
-    // As without the sweep, but for its page, what deletes that, the fence, and the first record, which is written before: 63 take more
-    // statements than 64.
+    // More than without the sweep are: reading its page, deleting it, the fence, and the first record, which is written before
+    // the others. The remaining 63 records take more statements than 64 would.
     assert_eq!(world.database.statements() - before - 2 * 64, 14);
     assert!(world.row("063", "id").is_none() && world.row("127", "id").is_some());
 }

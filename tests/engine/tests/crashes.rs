@@ -1,4 +1,4 @@
-//! A crash between any two statements leaves all or nothing, and the resent request goes on from there.
+//! A crash between any two statements leaves everything of a request or nothing, and the repeated request goes on from there.
 
 use semel_support::admin::{cancel_for, delete_key, delete_record};
 use semel_support::crashes::{self, committed};
@@ -8,7 +8,7 @@ fn change(id: &str) -> Call {
     post("/count").id(id).first_sent_s(START_S)
 }
 
-/// Crashes everywhere in `call` at a key that was prepared.
+/// Crashes at every statement of `call`, at a key that `prepare` has prepared.
 fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
     let ready = || {
         let mut world = World::with(|config| config.retention_s = 1000);
@@ -65,7 +65,7 @@ fn in_acknowledgements_without_a_request() {
     crash_everywhere(prepare, &acknowledge("[\"a\",\"b\"]"), 2);
 }
 
-/// What packs a tombstone: its latest deadline is known.
+/// An acknowledgement whose tombstone is packed, because the latest deadline is known.
 fn until(id: &str) -> String {
     format!("{{\"id\":\"{id}\",\"until\":{START_MS}}}")
 }
@@ -140,7 +140,8 @@ fn in_the_deletion_of_a_record() {
 
 #[test]
 fn in_the_deletion_of_a_key() {
-    // Also of one with tombstones, cancelled ids and a suspect; and with acknowledgements that come too late to find anything.
+    // The key also has tombstones, a cancelled id and a suspect, and the request brings acknowledgements that find nothing any
+    // more.
     let prepare = |world: &mut World| {
         world.send(&change("old")).is_executed(200);
         world.send(&change("a").ack("old")).is_executed(200);
@@ -185,7 +186,7 @@ fn in_forgetting() {
 
 #[test]
 fn in_a_handler_that_fails() {
-    // The failure is undone; what is written is the acknowledgement.
+    // The failure is rolled back; what is written is the acknowledgement.
     let prepare = |world: &mut World| drop(world.send(&change("old")));
     crash_everywhere(prepare, &post("/not-found").id("a").ack("old"), 1);
 }

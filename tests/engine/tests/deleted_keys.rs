@@ -1,4 +1,4 @@
-//! What a key that is deleted tells the registry, and what it leaves behind: it may be used while its deletion is on its way.
+//! What a deleted key reports to the registry, and what it leaves behind. It may be used while its deletion is being reported.
 
 use semel_core::server::registry::Shard;
 use semel_support::admin::{ask, delete_key};
@@ -21,7 +21,7 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
     world.send(&change("first"));
     world.tell();
     world.send(&delete_key("own"));
-    // Nothing that is only told or refused brings it back.
+    // Requests that are only answered or refused don't bring the key back.
     world.send(&delete_key("own"));
     world.send(&change("a"));
     world.restart();
@@ -42,7 +42,7 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
     }
 }
 
-/// It may list the key by now.
+/// The registry may have listed the key by now.
 #[test]
 fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_never_came() {
     for restarts in [false, true] {
@@ -57,7 +57,8 @@ fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_neve
     }
 }
 
-/// What it was told while its deletion was on its way to the registry; until then its rule has what is kept stay for ever.
+/// A key that was used while its deletion was being reported, and the call that used it. Its rule keeps everything for ever, as
+/// long as the key's name is known.
 fn used_while_its_deletion_is_told() -> (World, Call) {
     let mut world = World::ruled(RETENTION_S, r#""forever""#);
     world.send(&change("first"));
@@ -139,7 +140,7 @@ fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_i
     world.send(&change("a"));
     world.wake().unwrap();
     assert!(world.report().unwrap().is_some_and(|report| report.is_listed));
-    // The registry has taken it, and its answer is lost.
+    // The registry has listed the key, and its answer is lost.
     world.send(&delete_key("own"));
     for _ in 0..2 {
         world.restart();
@@ -183,7 +184,7 @@ fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_t
     }
 }
 
-/// Nothing was committed while the clock was ahead, so the next object knows nothing of it. Only the shard does.
+/// Nothing was committed while the clock was ahead, so the next object doesn't know that. Only the shard does.
 #[test]
 fn a_key_that_told_by_a_clock_that_was_ahead_is_taken_out_once_it_has_caught_up() {
     let database = Database::new();

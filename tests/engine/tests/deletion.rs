@@ -1,4 +1,4 @@
-//! *What an administrator deletes*, a sentence a test.
+//! *What an administrator deletes* in the protocol: a test for each sentence.
 
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
@@ -27,7 +27,7 @@ fn world() -> World {
     World::with(|config| config.retention_s = RETENTION_S)
 }
 
-/// Has a fresh object sweep: it does so with its first request.
+/// Makes a new object, which sweeps with its first request.
 fn sweep(world: &mut World) {
     world.restart();
     world.send(&get("/count"));
@@ -40,7 +40,7 @@ fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again()
     let reply = world.send(&delete_record("own", "a"));
     assert_eq!((reply.status(), reply.json()), (200, json!({ "state": "expired", "executed": "yes" })));
     world.send(&change("a").body("secret")).is_problem(410, "outcome-expired", "yes", "never");
-    // The fingerprint is gone as well: another payload is no mismatch.
+    // The fingerprint is gone too, so another payload is no mismatch.
     world.send(&change("a").body("other")).is_problem(410, "outcome-expired", "yes", "never");
     world.send(&look_up("a")).is_problem(410, "outcome-expired", "yes", "never");
     world.send(&change("a").by("bob")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
@@ -53,8 +53,8 @@ fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again()
 #[test]
 fn a_deleted_record_lives_on_as_one_that_expired() {
     let mut world = world();
-    // Without first-sent for one retention; with it until the fence refuses the id, also where the client's clock was ahead and
-    // its attempts had deadlines.
+    // Without first-sent it stays for one retention. With first-sent it stays until the fence refuses the id, even if the
+    // client's clock was ahead and its attempts had deadlines.
     world.send(&change("without")).is_executed(200);
     let ahead_s = START_S + 100;
     let ahead = |deadline_ms: i64| change("ahead").first_sent_s(ahead_s).deadline_ms(deadline_ms);
@@ -167,16 +167,16 @@ fn what_ran_before_the_deletion_of_its_key_is_refused_by_its_first_sent() {
         if restarts {
             world.restart();
         }
-        // It is the administrator who has moved the fence, also in the second of the deletion and ahead of the clock.
+        // The administrator has moved the fence, so the code is the same in the second of the deletion and ahead of the clock.
         for (id, first_sent_s) in [("old", old_s), ("now", START_S), ("ahead", ahead_s)] {
             world.send(&change(id).first_sent_s(first_sent_s)).is_problem(410, "forgotten", "unknown", "never");
         }
         assert_eq!(world.effects(), 0);
         world.send(&change("new").first_sent_s(ahead_s + 1)).is_executed(200);
-        // Without first-sent nothing protects it.
+        // Nothing protects an id without first-sent.
         world.send(&change("without")).is_executed(200);
         assert_eq!(world.effects(), 2, "the handler's tables come anew");
-        // What age alone has passed by now is told as such.
+        // By now age alone would have moved the fence this far, and the code says so.
         world.pass_s(RETENTION_S + 101);
         world.send(&change("ahead").first_sent_s(ahead_s)).is_problem(412, "outside-window", "unknown", "never");
     }
@@ -184,7 +184,7 @@ fn what_ran_before_the_deletion_of_its_key_is_refused_by_its_first_sent() {
 
 #[test]
 fn what_comes_after_the_deletion_of_its_key_lives_as_long_as_anywhere() {
-    // Though the fence is ahead of the clock.
+    // The fence is ahead of the clock here.
     let mut world = world();
     world.send(&change("ahead").first_sent_s(START_S + 120)).is_executed(200);
     world.send(&delete_key("own").first_sent_s(START_S)).is_executed(200);
@@ -205,7 +205,7 @@ fn an_untouched_id_stays_free_and_reads_see_an_empty_key() {
     world.send(&change("a")).is_executed(200);
     world.send(&delete_key("own")).is_executed(200);
     world.send(&look_up("a")).is_problem(404, "not-seen", "unknown", "same-id");
-    // The read counts what it writes itself.
+    // The read counts the effect that it writes itself.
     assert_eq!(world.send(&get("/count")).text(), "{\"count\":1}");
     assert_eq!(world.database.tables(), OWN_TABLES);
 }
@@ -235,7 +235,7 @@ fn a_deletion_on_which_the_object_crashed_is_counted_right_when_it_goes_through(
     assert_eq!((count.records, count.tombstones), (1, 0));
 }
 
-/// Its tables refer to each other, one is virtual, and there are a view, an index and a trigger.
+/// Tables that refer to each other, a virtual one, a view, an index and a trigger.
 struct Tangled;
 
 impl Handler for Tangled {
@@ -315,7 +315,7 @@ fn the_fence_of_a_deletion_goes_past_its_own_second_and_never_back() {
     world.pass_ms(500);
     world.send(&delete_key("d")).is_executed(200);
     world.send(&change("late").first_sent_s(START_S)).is_problem(410, "forgotten", "unknown", "never");
-    // A client's clock is ahead; what it has sent is refused, whatever is deleted next.
+    // A client's clock is ahead. What it has sent is refused, whatever is deleted next.
     let ahead = change("ahead").first_sent_s(START_S + 60);
     world.send(&ahead).is_executed(200);
     for own in ["e", "f"] {

@@ -1,4 +1,4 @@
-//! Calls to addresses outside that a handler has made.
+//! Calls to addresses outside that a handler makes.
 
 use semel_core::id::Key;
 use semel_core::server::effects::{EFFECTS_PER_REQUEST_MAX, Heard, SILENT_MAX, Sending, UNDER_WAY_MAX};
@@ -90,7 +90,7 @@ fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_
             sending.body.clone(),
         ));
         alice.sent(&sending, Heard::Answered { status: 204, semel: String::new(), body: Vec::new() });
-        // Nothing waits, so the object that starts takes the lane away; and what the handler counts begins anew.
+        // Nothing waits, so the object that starts removes the lane; and the handler's count begins anew.
         alice.restart();
         assert_eq!(alice.send_next(), None);
         alice.database.tamper("DELETE FROM transfers");
@@ -99,7 +99,7 @@ fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_
     assert_ne!(ids[0].0, ids[1].0);
 }
 
-/// Else the other side, which knows the first, would do nothing.
+/// With the same id, the other side would do nothing, because it knows the first call.
 #[test]
 fn what_a_key_that_was_put_back_does_once_more_has_an_id_of_its_own() {
     let (mut alice, _) = two();
@@ -115,7 +115,7 @@ fn what_a_key_that_was_put_back_does_once_more_has_an_id_of_its_own() {
     assert_ne!(first.1, second.1);
 }
 
-/// A call that hangs has no answer for half a minute.
+/// How long the host waits for the answer of a call that hangs.
 const HANGS_MS: i64 = 30_000;
 
 #[test]
@@ -151,7 +151,7 @@ fn those_that_hang_hold_up_nobody_else_and_each_has_its_turn() {
         alice.pass_ms(1_000);
         time_out(&mut alice, &mut hanging);
     }
-    // Who has not been asked before may hang: that is known once its time is over.
+    // A target that was not asked before may hang; this is known only once its time is over.
     assert!(waited_ms.first().is_some_and(|first_ms| *first_ms <= HANGS_MS));
     assert_eq!(waited_ms.iter().skip(1).max(), Some(&0));
     let rounds = i64::try_from(origins.len() / SILENT_MAX).expect("few") + 1;
@@ -162,7 +162,7 @@ fn those_that_hang_hold_up_nobody_else_and_each_has_its_turn() {
     assert_eq!(tries.len(), origins.len());
 }
 
-/// Those have no answer whose time is over.
+/// Reports that there is no answer to the calls whose time is over.
 fn time_out(from: &mut World<Bank>, hanging: &mut Vec<(i64, Sending)>) {
     let over: Vec<_> = hanging.extract_if(.., |(until_ms, _)| *until_ms <= from.wall_ms).collect();
     for (_, sending) in over {
@@ -170,7 +170,7 @@ fn time_out(from: &mut World<Bank>, hanging: &mut Vec<(i64, Sending)>) {
     }
 }
 
-/// A key with something for each of so many addresses.
+/// A key with a call for each of this many addresses.
 fn calling(count: usize) -> World<Bank> {
     let (mut alice, _) = two();
     let origins: Vec<String> = (0..count).map(|n| format!("call:https://hangs-{n}.example/")).collect();
@@ -208,7 +208,7 @@ fn as_many_as_may_be_under_way_are_given_up_after_a_minute_where_nobody_tells_of
     alice.pass_ms(60_000);
     let again = under_way(&mut alice);
     assert_eq!(again.len(), UNDER_WAY_MAX);
-    // And as many as may be of those that had no answer.
+    // Those that had no answer have a limit of their own, and are given up after a minute too.
     again.iter().for_each(|sending| drop(alice.sent(sending, Heard::Nothing("lost".to_owned()))));
     alice.pass_ms(1_000);
     for _ in 0..2 {
@@ -236,7 +236,7 @@ fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
         assert!(alice.send_next().is_none(), "{n}");
     }
     assert_eq!(alice.database.statements(), statements);
-    // What comes meanwhile goes at once.
+    // What comes meanwhile is sent at once.
     alice.send(&transfer("t", &["bob"], 1));
     assert_eq!(drained(&mut alice, &mut bob), 2, "a take-over, and a credit");
 }

@@ -1,4 +1,4 @@
-//! Requests that a handler has sent to other keys.
+//! Requests that a handler emits to other keys.
 
 use semel_core::server::effects::{EFFECTS_PER_KEY_MAX, Heard};
 use semel_support::carrying::{account, delivered, drained, heard, mended, sent, told, transfer, two};
@@ -27,7 +27,7 @@ fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
     );
     assert_eq!(alice.wakes_to_send_at(), None);
     assert_eq!(alice.database.number("SELECT count(*) FROM semel_effects"), 0);
-    // The session is held from then on.
+    // From then on the sender holds the session.
     alice.send(&transfer("t4", &["bob"], 1));
     assert_eq!(drained(&mut alice, &mut bob), 1);
 }
@@ -38,7 +38,8 @@ fn what_is_undone_sends_nothing() {
     let call = transfer("t", &["bob", "no name"], 10);
     alice.send(&call).is_problem(500, "rolled-back", "no", "same-id");
     assert_eq!((drained(&mut alice, &mut bob), alice.balance()), (0, 100));
-    // The tables are made with the first, and go with it: whoever looked for its rows would find none of them, each second.
+    // The tables are made with the first effect and rolled back with it. Otherwise the object would look for effects in vain,
+    // each second.
     assert_eq!((alice.has_to_send(), alice.wakes_to_send_at()), (false, None));
     let read = get("/accounts/alice/transfer").body(json!({"to": ["bob"], "amount": 1}).to_string());
     assert_eq!(alice.send(&read).status(), 200);
@@ -48,7 +49,7 @@ fn what_is_undone_sends_nothing() {
 #[test]
 fn what_a_handler_undoes_by_itself_sends_nothing_and_what_it_sends_then_goes() {
     let (mut alice, mut bob) = two();
-    // The first one makes the tables, which go with it.
+    // The first emit makes the tables, which are rolled back with it.
     for n in 1..=2 {
         let retry = post("/accounts/alice/retry").id(&format!("t{n}")).body(json!({"amount": 50}).to_string());
         assert_eq!(alice.send(&retry).status(), 200);
@@ -66,7 +67,7 @@ fn where_the_storage_refuses_it_the_request_fails_though_its_handler_goes_on() {
         alice.database.fail_at(beginning, 1);
         alice.send(&careless).is_problem(500, "rolled-back", "no", "same-id");
     }
-    // No number is left out: the next has the one after the first's.
+    // No number is left out: the next effect has the number after the first one's.
     alice.send(&careless).is_executed(200);
     drained(&mut alice, &mut bob);
     assert_eq!((alice.balance(), bob.balance()), (97, 3));
@@ -134,7 +135,7 @@ fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_befor
         assert_eq!(waiting["next"], json!(alice.wall_ms + 1_000), "at a constant interval");
         alice.pass_ms(1_000);
     }
-    // What is never told of is given up after a minute.
+    // A request that is never reported on is given up after a minute.
     assert!(alice.send_next().is_some());
     alice.pass_ms(59_999);
     assert!(alice.send_next().is_none());
@@ -142,7 +143,7 @@ fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_befor
     bob.wall_ms = alice.wall_ms;
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
-    // The clock of the machine goes back: nobody waits for it.
+    // The clock of the machine goes back. Nobody has to wait for it to catch up.
     alice.send(&transfer("t2", &["bob"], 5));
     let sending = alice.send_next().expect("a credit");
     alice.sent(&sending, Heard::Nothing("lost".to_owned()));
@@ -175,7 +176,7 @@ fn an_answer_that_can_not_be_stored_is_asked_for_again_at_the_interval() {
 fn an_answer_that_comes_while_nothing_of_the_storage_can_be_read_is_asked_for_again_at_the_interval() {
     let (mut alice, mut bob, credit) = sent();
     let reply = delivered(&mut bob, &credit);
-    // All of it fails, and what was known of it is forgotten with the first request that finds that out.
+    // All of the storage fails, and the first request that notices makes the object forget what it knew.
     alice.database.fail_at("", u32::MAX);
     assert_eq!(alice.send(&transfer("t2", &["bob"], 1)).status(), 503);
     alice.sent(&credit, heard(&reply));
@@ -265,7 +266,7 @@ fn what_is_mended_is_what_was_seen_or_nothing() {
         let told = told(alice);
         told[list][0]["id"].as_str().expect("an id").to_owned()
     };
-    // Who looks sees the first, which arrives before it is given up.
+    // The administrator sees the first effect, which arrives before it is given up.
     alice.send(&transfer("t1", &["bob"], 1));
     alice.send(&transfer("t2", &["bob"], 2));
     let first = seen(&mut alice, "lanes");
@@ -276,7 +277,7 @@ fn what_is_mended_is_what_was_seen_or_nothing() {
     }
     mended(&mut alice, "m1", &format!("{first}/park")).is_problem(404, "not-seen", "unknown", "same-id");
     assert_eq!(told(&mut alice)["lanes"][0]["closing"], json!(null), "the second was not given up");
-    // Nor is one that waits behind another.
+    // An effect that waits behind another one is not given up either.
     alice.send(&transfer("t3", &["bob"], 4));
     let second = alice.database.query("SELECT id FROM semel_effects ORDER BY seq DESC LIMIT 1");
     let second = second[0][0].clone().into_text().expect("an id");
@@ -284,7 +285,7 @@ fn what_is_mended_is_what_was_seen_or_nothing() {
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 7);
 
-    // Two look at one that is parked. One drops it, and another takes its number.
+    // Two administrators look at a parked effect. One drops it, and another effect takes its number.
     bob.handler.refuses.set(true);
     alice.send(&transfer("t4", &["bob"], 8));
     drained(&mut alice, &mut bob);
@@ -306,7 +307,7 @@ fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
-    // As of here there is a copy, with one that waits, and one that is there by then.
+    // The copy has one effect that waits. By the time the copy is used, that effect has arrived.
     alice.send(&transfer("t2", &["bob"], 1));
     let mut copy = alice.copy();
     drained(&mut alice, &mut bob);
@@ -315,12 +316,12 @@ fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
     }
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
-    // It is the same request as one of those that are no more, and comes before the object has asked.
+    // t6 is the same request as one that is lost, and comes before the object has taken the session over.
     copy.send(&transfer("t6", &["bob"], 1));
     copy.send(&transfer("t7", &["bob"], 1));
     drained(&mut copy, &mut bob);
     assert_eq!(bob.balance(), 7, "t2 is known by its number, t6 and t7 are new");
-    // What became of t2 was acknowledged in the time that is no more: only an administrator can tell.
+    // The outcome of t2 was acknowledged after the copy, so only an administrator can tell what became of it.
     let parked = &told(&mut copy)["parked"];
     assert_eq!((parked.as_array().map(Vec::len), parked[0]["executed"].clone()), (Some(1), json!("unknown")));
     assert_eq!(parked[0]["reason"].as_str().map(|reason| reason.starts_with("410 acknowledged")), Some(true));
@@ -333,7 +334,7 @@ fn what_a_sender_that_was_put_back_sends_again_is_new_to_the_other_key() {
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
     bob.handler.refuses.set(false);
-    // As of here there is a copy, of which the other key has more by then.
+    // The copy is older than what the other key gets next.
     let mut copy = alice.copy();
     for n in 2..=3 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], 10));
@@ -362,7 +363,7 @@ fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
         alice.pass_ms(1_000);
     }
     assert_eq!((copy.balance(), told(&mut alice)["parked"].clone()), (11, json!([])));
-    // An object that starts does not know whether it has sent t5 before the other one was put back.
+    // An object that starts does not know whether it had sent t5 before the other key was put back.
     drained(&mut other, &mut other_copy);
     assert_eq!(told(&mut other)["parked"][0]["executed"], "unknown");
     other.send(&transfer("t6", &["bob"], 20));
@@ -491,7 +492,7 @@ fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent()
     let take_over = alice.send_next().expect("a take-over");
     let reply = delivered(&mut bob, &take_over);
     alice.sent(&take_over, heard(&reply));
-    // It is under way as the key is deleted.
+    // The credit is under way when the key is deleted.
     let late = alice.send_next().expect("a credit");
     alice.send(&delete_key("alice")).is_executed(200);
     assert!(alice.send_next().is_none());

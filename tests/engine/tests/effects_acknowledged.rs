@@ -1,4 +1,4 @@
-//! What a key has sent to another without a place, take-overs and closings, and what is left of it there.
+//! The requests that a key sends to another without a place, which are take-overs and closings, and what stays of them there.
 
 use semel_core::header::{ACKS_MAX, acks};
 use semel_core::server::Config;
@@ -18,13 +18,13 @@ fn next(alice: &mut World<Bank>, path: &str) -> Sending {
     sending
 }
 
-/// An account with money, and one that has room for three records and keeps them for ten years.
+/// An account with money, and one with room for three records, which it keeps for ten years.
 fn small() -> (World<Bank>, World<Bank>) {
     let config = Config { open: true, records_max: 3, retention_s: 315_360_000, ..Config::default() };
     (two().0, World::at("accounts/bob", Bank::default(), config))
 }
 
-/// A credit that bob has had, of which alice has not heard, and that an administrator gives up. Its closing comes next.
+/// Bob got the credit, alice has not heard of it, and an administrator gives it up. Its closing comes next.
 fn given_up(alice: &mut World<Bank>, credit: &Sending) {
     alice.sent(credit, Heard::Nothing("lost".to_owned()));
     let id = told(alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
@@ -61,7 +61,7 @@ fn closings_are_acknowledged_and_so_are_those_whose_answers_were_lost() {
     for _ in 0..100 {
         while let Some(sending) = alice.send_next() {
             let reply = delivered(&mut bob, &sending);
-            // Every other answer to what has no place is lost.
+            // Every other answer to a request without a place is lost.
             let is_lost = sending.headers.get("semel-session").is_none() && alice.wall_ms / 1_000 % 2 == 0;
             let lost = Heard::Nothing("lost".to_owned());
             alice.sent(&sending, if is_lost { lost } else { heard(&reply) });
@@ -131,7 +131,8 @@ fn a_closing_whose_deadline_is_refused_tells_nothing_of_its_place() {
     let take_over = next(&mut alice, "/sessions");
     told_of(&mut alice, &mut bob, &take_over);
     let credit = next(&mut alice, "/credit");
-    // What was taken is asked for under the epoch before, so of that a malformed number would be news.
+    // The closing of a place that was taken names the earlier epoch. If it could be malformed, the refusal would say something of
+    // the place.
     given_up(&mut alice, &credit);
     alice.pass_ms(3_600_000);
     let refused = next(&mut alice, "/cancel");

@@ -1,10 +1,13 @@
-//! Transfers between accounts by `emit`, under faults that a seed makes: requests and answers that are lost, late and doubled, objects that
-//! die between any two statements and start again, on both sides.
+//! Transfers between accounts by `emit`, under faults that a seed decides: requests and answers are lost, late and doubled, and
+//! objects die between any two statements and start again, on both sides.
 //!
-//! Invariants that are checked: of what was answered, each credit is there once; no money is made or lost; those of one account at another are
-//! in the order of its commits; and what was refused is parked, and nothing else. Where an administrator deletes the key that sends: of what it had to send
-//! before, some of the first are there, each once and in order; of what it sends afterwards all. Where an account is put back now and then: nothing is there
-//! twice, all that was made since the last time is there, or is parked as unknown, and only what went to that account before may be gone.
+//! Invariants that are checked:
+//! - Each credit of an answered transfer has arrived once. No money is made or lost. The credits from one account to another
+//!   arrive in the order of the sender's commits. Refused credits are parked, and no others.
+//! - If an administrator deletes the sending key: of what it had to send before, some of the first have arrived, each once and in
+//!   order; of what it sends afterwards, everything.
+//! - If an account is put back at times: nothing has arrived twice. Everything that was made since the last time has arrived or
+//!   is parked as unknown. Only credits that went to that account before may be gone.
 
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
@@ -17,7 +20,7 @@ const ACCOUNTS: usize = 4;
 const FIRST: i64 = 10_000;
 const STEPS: usize = 400;
 
-/// Numbers that look as if they came by chance, the same for a seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Chance(u64);
 
 impl Chance {
@@ -33,25 +36,25 @@ impl Chance {
     }
 }
 
-/// An account that gets nothing may be deleted: what is on its way to a key that is deleted may be parked.
+/// The account that may be deleted. It gets no credits, because those on their way to a deleted key may be parked.
 const DELETED: usize = 0;
-/// So the numbers of its transfers begin after each deletion: they are told apart.
+/// The numbers of its transfers begin this much higher after each deletion, to distinguish them.
 const BEFORE_NEXT: i64 = 10_000;
-/// An account that may be put back. It only receives.
+/// The account that may be put back. It only receives.
 const PUT_BACK: usize = ACCOUNTS - 1;
 
 struct Run {
     chance: Chance,
-    /// What was to be sent to each account by [`DELETED`] before each of its deletions; `None`: it is not deleted.
+    /// What [`DELETED`] had to send to each account before each of its deletions; `None`: it is not deleted.
     gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>,
-    /// What [`PUT_BACK`] was at some time, once there is a copy; `None`: it is not put back.
+    /// An earlier state of [`PUT_BACK`], once there is a copy; `None`: it is not put back.
     copy: Option<Option<World<Bank>>>,
-    /// The last transfer that each account had made to it when it was put back; one for each time.
+    /// The last transfer of each account to it when it was put back, for each time.
     put_back: Vec<[i64; ACCOUNTS]>,
     worlds: Vec<World<Bank>>,
-    /// What is under way: who sent it, and what.
+    /// The requests under way, and who sent each.
     under_way: Vec<(usize, Sending)>,
-    /// What is under way once more.
+    /// The requests that are under way once more.
     late: Vec<Sending>,
     transfers: usize,
 }
@@ -87,7 +90,7 @@ impl Run {
         run
     }
 
-    /// Asks an object; it may die meanwhile, and then there is no answer.
+    /// Calls an object. `None`: it died meanwhile, and nobody is answered.
     fn asked(&mut self, account: usize, call: &Call) -> Option<Heard> {
         let world = &mut self.worlds[account];
         if self.chance.once_in(12) {
@@ -111,14 +114,14 @@ impl Run {
         let body = json!({ "to": to, "amount": 6 }).to_string();
         let call =
             post(&format!("/accounts/{}/transfer", name(from))).id(&format!("transfer {}", self.transfers)).body(body);
-        // The client sends until it knows; now and then once more.
+        // The client sends until it has an answer, and sometimes once more.
         while self.asked(from, &call).is_none() {}
         if self.chance.once_in(4) {
             self.asked(from, &call);
         }
     }
 
-    /// An administrator deletes all of a key, which then begins anew.
+    /// An administrator deletes the key, which then begins anew.
     fn delete(&mut self) {
         let sent = std::array::from_fn(|to| self.sent_to(DELETED, to));
         let Some(gone) = &mut self.gone else { return };
@@ -134,7 +137,8 @@ impl Run {
         world.database.tamper(&format!("INSERT INTO transfers VALUES ({number}, 'nobody')"));
     }
 
-    /// It is as it was when the copy was made, for which there is another now and then. What is on its way to it then has come to nothing.
+    /// Puts the account back to the copy, or sometimes makes a new copy. Nothing comes of the credits that were on their way to
+    /// it.
     fn put_back(&mut self) {
         let is_new = self.chance.once_in(3);
         let Some(copy) = &mut self.copy else { return };
@@ -170,7 +174,7 @@ impl Run {
         self.asked(account_of(sending), &carried(sending))
     }
 
-    /// One of those that are under way arrives, or is lost.
+    /// One of the requests under way arrives, or is lost.
     fn arrive(&mut self, may_fail: bool) {
         if self.under_way.is_empty() {
             return;
@@ -185,7 +189,7 @@ impl Run {
         let heard = heard.filter(|_| !is_unheard).unwrap_or(Heard::Nothing("lost".to_owned()));
         let world = &mut self.worlds[from];
         if may_fail && self.chance.once_in(10) {
-            // It dies with the answer in its hands, or while it writes what that means.
+            // The sender dies with the answer in its hands, or while it writes what that means.
             world.database.crash_before(self.chance.below(8) as u64);
         }
         world.sent(&sending, heard);
@@ -219,18 +223,18 @@ impl Run {
                 self.arrive(false);
             }
             self.worlds.iter_mut().for_each(|world| world.pass_ms(1_000));
-            // An object that was started and that nobody has asked looks by itself.
+            // An object that was started and that nobody has called looks for effects by itself.
             if !self.worlds.iter().any(World::has_to_send) {
                 break;
             }
         }
-        // What is still on its way arrives after all.
+        // The late requests arrive after all.
         for sending in std::mem::take(&mut self.late) {
             self.deliver(&sending);
         }
     }
 
-    /// Those of one account that arrived at another.
+    /// The credits of one account that arrived at another.
     fn credited(&self, from: usize, to: usize) -> Vec<i64> {
         let sender = format!("\"accounts/{}\"", name(from));
         let credits = format!("SELECT transfer FROM credits WHERE sender = '{sender}' ORDER BY at");
@@ -301,7 +305,7 @@ fn numbers_of(rows: Vec<Row>) -> Vec<i64> {
     rows.iter().flatten().filter_map(Value::as_integer).collect()
 }
 
-/// How many transfers and deletions there were.
+/// Runs a seed. Returns how many transfers and deletions there were.
 fn run(seed: u64, gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>) -> (usize, usize) {
     let mut run = Run::new(seed, gone);
     for _ in 0..STEPS {

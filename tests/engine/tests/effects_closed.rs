@@ -1,4 +1,4 @@
-//! What a handler has sent to another key, and what is known of it once its place there is closed.
+//! Effects to another key, and what is known of them once their place there is closed.
 
 use semel_core::header::unquoted;
 use semel_core::server::effects::{Heard, Sending};
@@ -6,7 +6,8 @@ use semel_support::carrying::{delivered, drained, heard, mended, sent, told};
 use semel_support::{Bank, World, post};
 use serde_json::{Value, json};
 
-/// An account that has sent another 5, where the credit was executed, its answer is lost, and an administrator gives it up. Its closing.
+/// Two accounts and a closing: one account sent 5 to the other, the credit was executed, its answer was lost, and an
+/// administrator gives it up.
 fn given_up() -> (World<Bank>, World<Bank>, Sending) {
     let (mut alice, mut bob, credit) = sent();
     assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");

@@ -1,11 +1,11 @@
-//! What a handler has sent to another key, where that has forgotten the session under which it went, or knows another epoch of it.
+//! Effects to another key that has forgotten their session, or knows another epoch of it.
 
 use semel_core::server::effects::{Heard, Sending};
 use semel_support::carrying::{account, delivered, drained, sent, told, told_of, transfer, two};
 use semel_support::{Bank, World};
 use serde_json::{Value, json};
 
-/// The other key forgets all that was used until now.
+/// The other key forgets everything that was used until now.
 fn forget(bob: &mut World<Bank>) {
     bob.pass_s(10);
     bob.forget(bob.wall_ms / 1_000).expect("storage");
@@ -21,7 +21,7 @@ fn unknown(epoch: i64) -> (Value, Value) {
     (json!("unknown"), json!(format!("the other key has forgotten the session, of epoch {epoch}")))
 }
 
-/// A take-over that the object has to send now.
+/// The take-over that the object has to send now, and the epoch that it expects.
 fn take_over(alice: &mut World<Bank>) -> (Sending, Value) {
     let sending = alice.send_next().expect("a take-over");
     assert!(sending.url.ends_with("/sessions"), "{}", sending.url);
@@ -53,7 +53,7 @@ fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
     let reply = told_of(&mut alice, &mut bob, &refused);
     reply.is_problem(400, "body-invalid", "no", "after-fix");
     assert_eq!(reply.json()["currentEpoch"], 0);
-    // The next object knows as well that these were not sent.
+    // The next object also knows that these were not sent.
     alice.restart();
     assert_eq!(take_over(&mut alice).1, json!(null));
     alice.pass_ms(60_000);
@@ -91,7 +91,7 @@ fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
     alice.pass_ms(1_000);
     let (taken, after) = take_over(&mut alice);
     assert_eq!(after, 2);
-    // Whoever expects an epoch asks for that one until it is told another.
+    // An object that expects an epoch asks for that one until it is told another.
     alice.sent(&taken, Heard::Nothing("lost".to_owned()));
     alice.pass_ms(1_000);
     let (taken, after) = take_over(&mut alice);
@@ -115,7 +115,7 @@ fn what_an_object_was_told_of_an_epoch_is_past_once_it_has_taken_over_from_that(
     alice.pass_ms(1_000);
     let (taken, after) = take_over(&mut alice);
     assert_eq!((after, told_of(&mut alice, &mut bob, &taken).status()), (json!(2), 200));
-    // It may have run by now.
+    // The credit may have run by now.
     let credit = alice.send_next().expect("the credit");
     alice.sent(&credit, Heard::Nothing("lost".to_owned()));
     alice.pass_ms(1_000);
@@ -129,7 +129,7 @@ fn what_an_object_was_told_of_an_epoch_is_past_once_it_has_taken_over_from_that(
 #[test]
 fn a_key_that_was_put_back_to_an_earlier_epoch_has_not_forgotten_the_session() {
     let (mut alice, mut bob) = two();
-    // As it was after the first take-over, of two.
+    // The key's state after the first of two take-overs.
     let mut before = account("bob");
     alice.send(&transfer("t1", &["bob"], 5));
     let (first, _) = take_over(&mut alice);

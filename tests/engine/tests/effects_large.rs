@@ -1,14 +1,14 @@
-//! Effects that are large: they are told without their bodies, and one that is refused leaves room for smaller ones.
+//! Large effects: they are listed without their bodies, and a refused effect leaves room for smaller ones.
 
 use semel_core::server::effects::{EFFECTS_BYTES_MAX, Heard};
 use semel_support::carrying::{account, drained, mended, told, two};
 use semel_support::{Bank, World, post};
 use serde_json::json;
 
-/// Of a body.
+/// The size of a body.
 const BYTES: usize = 100_000;
 
-/// Has one called whose body, and one of whose headers, is large.
+/// Makes a call with a large body and a large header.
 fn call(world: &mut World<Bank>, n: usize) {
     let body = json!({"method": "POST", "url": "https://example.com/a", "amount": BYTES, "header": "x-a", "value": "b".repeat(BYTES)});
     let call = post("/accounts/alice/odd").id(&format!("call {n}")).body(body.to_string());
@@ -32,7 +32,7 @@ fn to_tell_of_effects_reads_none_of_their_bodies_and_to_send_one_again_reads_it(
     assert_eq!((parked.len(), told_of["lanes"].as_array().map(Vec::len)), (20, Some(1)));
     assert!(parked.iter().chain([&told_of["lanes"][0]]).all(|each| each["bytes"] == json!(BYTES)));
     assert_eq!(parked[19]["url"], json!("https://example.com/a"));
-    // Behind what waits.
+    // It goes behind those that wait.
     let id = parked[0]["id"].as_str().expect("an id");
     assert_eq!(mended(&mut alice, "again", &format!("{id}/retry")).status(), 200);
     for _ in 0..2 {

@@ -1,10 +1,10 @@
-//! Who runs a service hears at which keys something that they have sent was refused for good, and how much.
+//! An operator is told at which keys effects were refused for good, and how many.
 
 use semel_support::carrying::{delivered, drained, heard, mended, sent, told, transfer, two};
 use semel_support::{Bank, World};
 use serde_json::Value;
 
-/// How many are parked, as the registry is told as soon as it may be: sooner than anything leaves.
+/// The number of parked effects that the registry is told as soon as possible, which is earlier than anything leaves.
 #[track_caller]
 fn told_soon(alice: &mut World<Bank>) -> i64 {
     let at_ms = alice.wakes_at().expect("it has something to tell");
@@ -12,7 +12,7 @@ fn told_soon(alice: &mut World<Bank>) -> i64 {
     alice.tells().parked
 }
 
-/// The id of the first that is parked.
+/// The id of the first parked effect.
 fn first_of(effects: &Value) -> &str {
     effects["parked"][0]["id"].as_str().expect("an id")
 }

@@ -1,4 +1,5 @@
-//! *Faults* of the storage, at each statement of each kind of request: its code, and nothing lost. Crashes are in `crashes.rs`.
+//! *Faults* of the storage, at each statement of each kind of request: the answer has its code, and nothing is lost. Crashes are
+//! in `crashes.rs`.
 
 use semel_core::server::Sql;
 use semel_support::admin::{ask, delete_key, delete_record};
@@ -18,7 +19,7 @@ fn used() -> World {
     world
 }
 
-/// What is kept of all: a change of it is all or nothing.
+/// Everything that is kept. A change happens as a whole or not at all.
 fn kept(world: &World) -> Vec<String> {
     let queries = [
         "SELECT id, state, at_ms, first_sent_s, hex(body) FROM semel_records ORDER BY id",
@@ -31,8 +32,8 @@ fn kept(world: &World) -> Vec<String> {
 
 type Fault = fn(&World, u64);
 
-/// Lets a fault come at each statement of a call in turn. Each time the answer has its code, what is kept is that of before or of
-/// after, and sent again it ends as without the fault.
+/// Lets a fault come at each statement of a call in turn. Each time the answer has its code, what is kept is the state before the
+/// call or after it, and the call ends as without the fault when it is sent again.
 fn at_each_statement(fault: Fault, call: &Call) {
     let mut whole = used();
     let before = kept(&whole);

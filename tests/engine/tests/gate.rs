@@ -58,7 +58,7 @@ fn ask(gate: &mut Gate, method: &str, path: &str, mut headers: Headers) -> Route
     if asked == Route::Wait && check(gate) { routed(gate) } else { asked }
 }
 
-/// Who asks which key, or the code of the refusal.
+/// The principal and the key, or the code of the refusal.
 fn outcome(route: &Route) -> String {
     match route {
         Route::Object { key, principal, .. } => format!("{} {}", principal.as_str(), key.as_str()),
@@ -87,7 +87,7 @@ fn the_administrators_paths_are_the_administrators() {
         ("PUT", "/semel/v1/admin/keys"),
         ("GET", "/semel/v1/%61dmin/none"),
         ("GET", "/%73emel/v1/admin/keys"),
-        // No handler of an application may be asked for these: its own key rule was not.
+        // No handler of an application may get these, because its key rule was not asked.
         ("PUT", "/semel/v1/admin/keys/a%2Fb"),
         ("POST", "/semel/v1/admin/keys/a%2Fb/records/1/revive"),
         ("GET", "/semel/v1/admin/keys/%zz"),
@@ -205,12 +205,12 @@ fn a_claim_limits_methods_and_keys() {
         (&keyed, "GET", "/semel/v1/keys/2/outcomes/x", "forbidden"),
         (&none, "GET", "/keyed/1", "forbidden"),
         (&none, "GET", &control("outcomes/x"), "forbidden"),
-        // What isn't understood is no limit, so such a token is none.
+        // A claim that isn't understood limits nothing, so such a token is refused.
         (&json!({ "method": ["GET"] }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "methods": ["get"] }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "methods": "GET" }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "keys": [""] }), "GET", "/keyed/1", "unauthorized"),
-        // Some issuers write an empty list so.
+        // Some issuers write an empty list as `null`.
         (&json!({ "keys": null }), "GET", "/keyed/1", "unauthorized"),
         (&json!({ "methods": null, "keys": ["keyed/*"] }), "GET", "/keyed/1", "unauthorized"),
         (&json!(null), "GET", "/keyed/1", "unauthorized"),
@@ -328,7 +328,7 @@ fn who_sends_a_batch_goes_along_with_what_the_token_allows_and_when_it_ends() {
     {
         assert_eq!(Asker::from_text(bad), None, "{bad}");
     }
-    // Whoever may do nothing at a key, may not send it a batch of nothing.
+    // A principal that may do nothing at a key may not send it an empty batch.
     let mut refused = |token: &str, path: &str| outcome(&ask(&mut gate, "POST", path, bearer(token)));
     assert_eq!(refused(&limited(&allowed), "/semel/v1/keys/c/batch"), "forbidden");
     assert_eq!(refused("x", batch), "unauthorized");
@@ -346,7 +346,7 @@ fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_add
         assert_eq!(open(socket, from("192.0.2.1")), expected);
     }
     assert_eq!(open(socket, from("192.0.2.2")), "socket a");
-    // Of IPv6 an address is its first 64 bits: who has one has them all.
+    // An IPv6 address counts by its first 64 bits, because their owner has all the addresses below.
     for _ in 0..3 {
         assert_eq!(open(socket, from("2001:db8::1")), "socket a");
     }
@@ -357,7 +357,7 @@ fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_add
     {
         assert_eq!(open(socket, from(other)), "socket a", "{other}");
     }
-    // Nothing else is opened so, and a socket in no other way.
+    // Nothing else may be opened without a token, and a socket only in this way.
     for path in ["/semel/v1/keys/a/batch", "/socket", "/semel/v1/keys/a/socket/x", "/semel/v1/keys//socket"] {
         assert_eq!(open(path, from("192.0.2.3")), "unauthorized", "{path}");
     }
@@ -373,7 +373,7 @@ fn many_requests_in_one_cost_as_many_of_their_principal_alone() {
     assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "batch alice a");
     assert_eq!(gate.take_more(&alice, 8, START_MS), Ok(()));
     assert_eq!(gate.take_one(&alice, START_MS), Ok(()));
-    // All of them are refused, with the one that came before them.
+    // If they are refused, the one that came before them is given back.
     assert_eq!(gate.take_more(&alice, 2, START_MS).map_err(|problem| problem.code), Err(Code::RateLimited));
     assert_eq!(gate.take_one(&alice, START_MS), Ok(()));
     assert_eq!(outcome(&ask(&mut gate, "POST", batch, bearer(&token("alice")))), "rate-limited");

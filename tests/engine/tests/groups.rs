@@ -1,11 +1,11 @@
-//! Requests that waited for the same commit: answered at once, each as if it had come alone, or not at all.
+//! Requests that waited for the same commit: they are answered together, each as if it had come alone, or not at all.
 
 use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::batches::{asker, count, run, statuses};
 use semel_support::*;
 use serde_json::json;
 
-/// All that is kept.
+/// Everything that is kept.
 const KEPT: &[&str] = &[
     RECORDS,
     "SELECT text FROM semel_texts ORDER BY text",
@@ -34,7 +34,7 @@ fn used() -> World {
     world
 }
 
-/// All that a group may have in it.
+/// All kinds of requests that a group may have.
 fn mixed() -> Vec<Call> {
     vec![
         change("a"),
@@ -68,16 +68,16 @@ fn mixed() -> Vec<Call> {
     ]
 }
 
-/// As the host does it.
+/// Sends a group as the host does.
 fn together(world: &mut World, calls: &[Call]) -> Vec<Reply> {
     world.group(calls).unwrap_or_else(|| calls.iter().map(|call| world.send(call)).collect())
 }
 
-/// Asks for a group at once, and one by one of another object of the same key: there is no difference.
+/// Sends a group together, and the same one by one to another object of the same key. There must be no difference.
 #[track_caller]
 fn is_as_one_by_one(world: &mut World, calls: &[Call]) -> Vec<Reply> {
     let mut other = world.copy();
-    // What it has in memory is what it has looked at.
+    // After a restart it has in memory only what it has read, like the copy.
     world.restart();
     let each: Vec<_> = calls.iter().map(|call| other.send(call)).collect();
     let all = world.group(calls).expect("nothing that can't be together");
@@ -86,7 +86,7 @@ fn is_as_one_by_one(world: &mut World, calls: &[Call]) -> Vec<Reply> {
     assert_eq!(world.count(), other.count());
     let counted = |world: &World| ["executed", "replayed", "capacity"].map(|status| world.counted(status));
     assert_eq!(counted(world), counted(&other));
-    // Nor is there one to who looks at the tables.
+    // There is no difference in the tables either.
     world.restart();
     assert_eq!(world.count(), other.count());
     all
@@ -112,7 +112,7 @@ fn of_a_group_each_is_answered_and_kept_as_if_it_had_come_alone() {
     all[2].replays(&all[0]);
     assert_eq!(all[5].only("semel-status"), "acknowledged", "what has run in the same group is acknowledged in it");
     assert_eq!(world.effects_of("a"), 1);
-    // And again, when all of it is known.
+    // Again, with everything known.
     is_as_one_by_one(&mut world, &mixed());
 }
 
@@ -230,13 +230,13 @@ fn where_one_fails_nothing_was_done_and_each_goes_by_itself() {
     }
 }
 
-/// A key of which a packed tombstone lapses on the way of a group that is undone.
+/// A key with a packed tombstone that lapses during a group that is rolled back.
 fn lapsing() -> (World, [Call; 3]) {
     let mut world = used();
     world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
     world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
     assert_eq!(world.count().map(|count| count.tombstones), Ok(1), "it is packed");
-    // A minute after the latest deadline, which is before the second of these comes.
+    // The tombstone lapses a minute after the latest deadline, which is before the second request comes.
     world.pass_ms(59_999);
     (world, [change("c"), post("/not-found").id("d"), change("e")])
 }
@@ -283,7 +283,7 @@ fn texts_have_their_numbers_though_a_key_is_deleted_in_the_middle_of_a_group() {
 #[test]
 fn texts_have_their_numbers_though_a_commit_has_failed() {
     let (mut world, mut other) = (used(), used());
-    // What reads is undone by itself, so these are at no desk together.
+    // A read is rolled back by itself, so these share no desk.
     let elements = json!([count("a"), { "method": "GET", "path": "/count" }]);
     world.database.fail_at("COMMIT", 1);
     for world in [&mut world, &mut other] {

@@ -43,11 +43,11 @@ fn what_it_committed_in_a_nested_transaction_is_undone_with_the_rest() {
     }
 }
 
-/// A handler of some version, whose tables remember what they were migrated from.
+/// A handler of any version, whose tables remember the version they were migrated from.
 #[derive(Default)]
 struct Versioned<const VERSION: i64> {
     fails: Cell<bool>,
-    /// By so much its tables are newer than that.
+    /// How much newer its tables are than that.
     ahead: Cell<i64>,
 }
 
@@ -143,7 +143,7 @@ fn the_version_of_its_tables_may_be_one_that_is_known_only_where_it_runs() {
     assert_eq!(world.send(&post("/x").id("c")).status(), 503, "an older build refuses what a newer one has made");
 }
 
-/// A handler that looks at what the engine keeps.
+/// A handler that reads the engine's tables.
 struct Looks;
 
 impl Handler for Looks {

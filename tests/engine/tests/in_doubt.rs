@@ -1,4 +1,4 @@
-//! Who runs a service hears at which keys something is in doubt, and of how much.
+//! An operator is told at which keys requests are in doubt, and how many.
 
 use semel_core::server::engine::chores::TOTALS_ROWS_MIN;
 use semel_core::server::handler::Policy;
@@ -7,7 +7,7 @@ use semel_support::elsewhere::{Elsewhere, answered, dispatched, in_doubt, lost, 
 use semel_support::{START_MS, World};
 use serde_json::Value;
 
-/// What an administrator is shown.
+/// The number that an administrator is shown.
 fn shown(world: &mut World<Elsewhere>) -> i64 {
     world.send(&ask("")).json()["inDoubt"].as_i64().expect("a number")
 }
@@ -89,7 +89,7 @@ fn it_is_kept_with_what_the_rows_come_to_and_counted_where_an_earlier_build_kept
     world.wake().expect("storage");
     let kept = |world: &World<Elsewhere>| world.database.query("SELECT dispatched FROM semel_totals");
     assert_eq!(kept(&world), [vec![1.into()]]);
-    // Whoever counted would find none.
+    // A count of the rows would now find none.
     world.database.tamper("UPDATE semel_records SET state = 1 WHERE state = 7");
     world.restart();
     assert_eq!(shown(&mut world), 1);

@@ -1,4 +1,5 @@
-//! The coordinator of the registry's jobs: each is taken once, by the rules of all changes, and is done once every shard has said so.
+//! The coordinator of the registry's jobs: it takes each job once, by the rules of all changes, and a job is done when every
+//! shard has said so.
 
 use semel_core::id::Principal;
 use semel_core::message::{Headers, Method, Request};
@@ -8,7 +9,7 @@ use semel_core::server::registry::{Coordinator, Job, Progress, SHARDS};
 use semel_support::{Database, Reply, START_MS, START_S};
 use serde_json::{Value, json};
 
-/// Asks a coordinator.
+/// Sends a request to a coordinator.
 fn ask(coordinator: &mut Coordinator, database: &Database, method: Method, path: &str, id: &str, body: &str) -> Reply {
     let name = (!id.is_empty()).then(|| ("idempotency-key", format!("\"{id}\"")));
     ask_with(coordinator, database, method, path, Headers::from_iter(name), body)
@@ -128,7 +129,7 @@ fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
     assert_eq!(progress(&mut coordinator), expected);
     assert_eq!(coordinator.jobs(&database).unwrap().len(), 1);
     coordinator.told(&database, 1, 0, &Progress { keys: 12, done: 12, failed: Vec::new(), is_done: true }).unwrap();
-    // Late, from before.
+    // A late report, with an earlier state.
     coordinator.told(&database, 1, 0, &Progress { keys: 12, done: 7, failed: Vec::new(), is_done: false }).unwrap();
     let expected = json!({ "id": "1", "before": 5, "state": "done", "keys": 27, "done": 27, "failed": [] });
     assert_eq!(progress(&mut coordinator), expected);

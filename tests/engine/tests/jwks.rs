@@ -1,4 +1,4 @@
-//! Keys that come from a URL: when they are fetched, and what holds meanwhile.
+//! Keys that come from a URL: when they are fetched, and which keys count meanwhile.
 
 use semel_core::message::Headers;
 use semel_core::problem::Code;
@@ -23,7 +23,7 @@ fn with_url() -> Gate {
     gate(&[("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE)])
 }
 
-/// One that has these keys.
+/// A gate that has fetched these keys.
 fn with_fetched(signers: &[Signer]) -> Gate {
     let mut gate = with_url();
     assert_eq!(asked(&mut gate, OLD, START_MS), ("wait".to_owned(), true));
@@ -35,7 +35,7 @@ fn bearer(token: &str) -> Headers {
     Headers::from_iter([("authorization", format!("Bearer {token}"))])
 }
 
-/// What becomes of a token of this signer at this time.
+/// How the gate judges a token of this signer at this time.
 fn judged(gate: &mut Gate, signer: Signer, now_ms: i64) -> String {
     let mut claims = claims("alice");
     claims["exp"] = json!(now_ms / 1000 + 60);

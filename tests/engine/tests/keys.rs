@@ -1,4 +1,4 @@
-//! What an operator sets about who may ask: keys that are none, and settings that can't be meant.
+//! An operator's settings about who may ask: invalid keys, and settings that contradict each other.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -30,7 +30,7 @@ fn a_set_of_keys_that_an_operator_made_wrong_is_an_error_that_tells_no_secret() 
         json!({ "keys": [{ "kty": "EC", "crv": "P-384", "kid": "a", "x": ec["x"], "y": ec["y"] }] }).to_string(),
         json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": ec["x"] }] }).to_string(),
         json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": "", "y": "" }] }).to_string(),
-        // Both parts are whole: together they could be, where each is not.
+        // Both parts are whole bytes. Together they have the right length, but each of them does not.
         json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "a", "x": BASE64.encode([7; 31]), "y": BASE64.encode([7; 33]) }] })
             .to_string(),
         json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": BASE64.encode([7; 31]) }] }).to_string(),
@@ -61,7 +61,7 @@ fn an_rsa_key_has_2048_to_4096_bits_and_the_exponent_that_all_have() {
         (vec![0xff; 255], false),
         (with_first(0x7f, 256), false),
         (with_first(0x80, 256), true),
-        // With a sign in front of it, as some write it.
+        // With a leading zero for the sign, as some write it.
         ([vec![0], with_first(0x7f, 256)].concat(), false),
         ([vec![0], with_first(0x80, 256)].concat(), true),
         (vec![0xff; 512], true),
@@ -88,7 +88,7 @@ fn an_rsa_key_has_2048_to_4096_bits_and_the_exponent_that_all_have() {
 
 #[test]
 fn a_point_that_anybody_could_sign_under_is_no_key() {
-    // Of order 1, 2, 4 and 8, with either sign, and what is read as one of them: by RFC 8032, y is taken modulo 2^255 - 19.
+    // Points of order 1, 2, 4 and 8, with either sign, and other encodings of them: by RFC 8032, y is taken modulo 2^255 - 19.
     let mut prime = [0xff; 32];
     (prime[0], prime[31]) = (0xed, 0x7f);
     let shifted = |by: i16| {

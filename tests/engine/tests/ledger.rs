@@ -1,4 +1,4 @@
-//! The ledger's rules, through the engine: what a client gets wrong is an outcome too.
+//! The ledger's rules, through the engine. A mistake of the client is an outcome too.
 
 use semel_core::server::Config;
 use semel_core::server::edge::router::Route;
@@ -23,7 +23,7 @@ fn amount_of(amount: i64) -> String {
     format!("{{\"amount\":{amount}}}")
 }
 
-/// Balance and number of entries, as committed.
+/// The committed balance and number of entries.
 #[track_caller]
 fn account(world: &mut World<Ledger>) -> (i64, i64) {
     let reply = world.send(&get("/accounts/alice"));
@@ -36,7 +36,7 @@ fn account(world: &mut World<Ledger>) -> (i64, i64) {
     committed
 }
 
-/// Sends what the ledger must refuse, twice: the refusal is an outcome, and nothing moved.
+/// Sends twice what the ledger must refuse: the refusal is an outcome, and no money moved.
 #[track_caller]
 fn refuses(world: &mut World<Ledger>, call: &Call, status: u16, error: &str) -> Reply {
     let before = account(world);

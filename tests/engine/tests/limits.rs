@@ -1,4 +1,4 @@
-//! *Retention and capacity of a key*, by its rule: a sentence a test.
+//! *Retention and capacity of a key*, as its rule sets them: a test for each sentence of the protocol.
 
 use semel_core::server::config::FOREVER_S;
 use semel_core::server::config::key_rules::KeyRules;
@@ -11,7 +11,7 @@ fn change(id: &str) -> Call {
     post("/count").id(id)
 }
 
-/// The key under test is `counters/1`.
+/// The key under test, `counters/1`, with these rules.
 fn ruled(rules: &str) -> World {
     World::with(|config| {
         config.retention_s = 1000;
@@ -23,7 +23,7 @@ fn forever() -> World {
     World::with(|config| config.retention_s = FOREVER_S)
 }
 
-/// Has a fresh object sweep: it does so with its first request.
+/// Makes a new object, which sweeps with its first request.
 fn sweep(world: &mut World) {
     world.restart();
     world.send(&get("/count"));
@@ -68,7 +68,7 @@ fn what_was_looked_at_before_the_key_was_known_leaves_by_its_own_retention() {
     let mut world = World::ruled(10_000, "1000").in_session();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.send(&numbered(1, 1)).is_executed(200);
-    // As tables of an older build are.
+    // The tables of an older build have no key name.
     world.database.tamper("UPDATE semel_meta SET key = NULL");
     world.restart();
     world.count().expect("storage");
@@ -93,7 +93,7 @@ fn each_limit_of_a_rule_holds_and_a_refusal_says_which() {
             assert!(refusal.field("detail").starts_with(limit), "{}", refusal.field("detail"));
         }
         assert_eq!((world.calls(), world.rows()), (calls, rows), "nothing ran, nothing was evicted: {limit}");
-        // What has its place keeps it.
+        // What already has its place keeps it.
         assert_eq!(world.send(&cancel("own", "cancelled")).only("semel-status"), "replayed");
         world.send(&get("/count")).is_read(200);
     }
@@ -112,7 +112,7 @@ fn a_database_that_is_full_of_the_handlers_own_refuses_until_it_shrinks() {
     world.send(&change("b")).is_executed(200);
 }
 
-/// Has the handler's tables filled with so many KB.
+/// Fills the handler's tables with this many KB.
 fn filled(world: &World, kilobytes: u32) {
     let rows = format!("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {kilobytes})");
     world.database.tamper(&format!("{rows} INSERT INTO effects (id) SELECT hex(randomblob(500)) FROM n"));
@@ -120,7 +120,7 @@ fn filled(world: &World, kilobytes: u32) {
 
 #[test]
 fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() {
-    // The half and twice 4 MiB before it, and a little.
+    // Half of the limit is 9 MiB: twice 4 MiB, and a little more.
     let mut world = World::with(|config| config.bytes_max = 2 * (9 << 20));
     world.send(&change("a")).is_executed(200);
     filled(&world, 20_000);
@@ -132,7 +132,7 @@ fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() 
 
 #[test]
 fn a_key_that_is_full_by_bytes_sweeps_with_what_it_refuses() {
-    // Only its own records take the room, and they may leave.
+    // Only the key's own records take up the room, and they may leave.
     let mut world = World::with(|config| (config.retention_s, config.bytes_max) = (1000, 1_500_000));
     for n in 0..3 {
         world.send(&post("/large/700000").id(&format!("large {n}")).first_sent_s(START_S));

@@ -1,4 +1,4 @@
-//! Ids that a handler makes of what a request is. They can be computed, so nobody may take one before.
+//! Ids that a handler makes of a request's content. They can be computed, so nobody else may take one before.
 
 use semel_core::id::{Principal, RequestId};
 use semel_core::message::{Method, Request, Response};
@@ -11,8 +11,8 @@ use semel_support::{Call, Reply, START_MS, START_S, World, post};
 use serde_json::json;
 use std::cell::Cell;
 
-/// Makes an id of the principal and the body, if there is one, of what is below `/named`; and has done so at all times, or does from now on.
-/// What is below `/named/elsewhere` is executed elsewhere.
+/// Makes an id of the principal and the body, if there is one, for requests below `/named`: always, or only from some point on.
+/// Requests below `/named/elsewhere` are executed elsewhere.
 struct Names {
     has_begun: Cell<bool>,
 }
@@ -64,7 +64,7 @@ fn control(what: &str) -> String {
     format!("/semel/v1/keys/counters%2F1/{what}")
 }
 
-/// As the object of a key names it.
+/// A request as the key's object gets it, with the id that was made.
 fn order(principal: &str, body: &str) -> Call {
     post("/named").id(&format!("made-{principal}-{body}")).by(principal).body(body)
 }
@@ -156,10 +156,10 @@ fn where_no_ids_are_made_they_are_anybodys() {
     world.send(&post("/count").id("hash-1")).is_executed(200);
 }
 
-/// What makes something of what alice has made.
+/// Something that becomes of what alice has made.
 type Make = fn(&mut World<Names>);
 
-/// A key where alice has made `made-alice-one`, for each thing that becomes of it.
+/// Keys at which alice has made `made-alice-one`, one for each thing that may become of it.
 fn made() -> Vec<(&'static str, World<Names>)> {
     let make: [(_, Make); 8] = [
         ("executed", |world| execute(world, &order("alice", "one"))),
@@ -211,7 +211,7 @@ fn send_elsewhere(world: &mut World<Names>, is_answered: bool) {
     }
 }
 
-/// What somebody may ask who has computed an id; `n`: how often it was asked.
+/// Everything that somebody may ask who has computed an id. `n`: how often this was asked.
 fn asked(id: &str, n: usize) -> Vec<Call> {
     let own = format!("own-{n}");
     let cancel = |more: &str| post(&control("cancel")).id(&own).body(format!("{{\"id\":{id:?}{more}}}"));
@@ -241,7 +241,7 @@ fn told(reply: &Reply) -> (u16, Vec<(&str, &str)>, &str) {
     (reply.status(), reply.headers().iter().collect(), reply.text())
 }
 
-/// Asks in one way of what alice has made and of what she has not, and has the answers be the same.
+/// Asks in one way about what alice has made and about what she has not. The answers must be the same.
 #[track_caller]
 fn tells_nothing(way: &str, ask: impl Fn(&mut World<Names>, &str, usize) -> Vec<Reply>) {
     for (state, mut world) in made() {
@@ -278,7 +278,7 @@ fn an_id_that_is_made_of_anothers_request_tells_nobody_whether_that_was_made() {
 #[test]
 fn nor_does_it_while_another_request_is_under_way() {
     tells_nothing("waiting", |world, id, n| {
-        // What the object is asked of itself does not wait.
+        // Requests to the object itself don't wait.
         let calls = asked(id, n).into_iter().filter(|call| !call.url().0.starts_with("/semel/"));
         calls.map(|call| world.wait(&call)).collect()
     });
@@ -344,7 +344,7 @@ fn what_comes_along_with_such_an_id_is_done_as_ever_and_whose_it_is_hears_all() 
     }
 }
 
-/// Who is granted an id that another has taken before they were the handler's is told so.
+/// A principal whose id somebody took before the handler made ids is told so.
 #[test]
 fn whose_id_another_has_is_told_so() {
     let mut world = Names::world(false);

@@ -1,4 +1,4 @@
-//! *Order of checks*: authenticate, parse, key rule, record, fingerprint and principal, fence, deadline.
+//! *Order of checks* in the protocol: authenticate, parse, key rule, record, fingerprint and principal, fence, deadline.
 
 use semel_core::server::edge::router::Route;
 use semel_support::call::control;

@@ -209,6 +209,6 @@ fn a_cancellation_passes_the_checks_of_its_id() {
     (0..3).for_each(|_| drop(world.crashed(&change("p"))));
     world.send(&cancel("four", "p")).is_problem(410, "poisoned", "no", "never");
     assert_eq!(world.send(&cancel("five", "a").body("{\"id\":\"five\"}")).only("semel-status"), "body-invalid");
-    // A problem is not recorded: under the same id, the cancellation can still be made.
+    // A problem is not recorded, so the cancellation can still be made under the same id.
     assert_eq!(world.send(&cancel("one", "b")).only("semel-status"), "executed");
 }

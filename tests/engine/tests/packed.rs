@@ -1,4 +1,4 @@
-//! Tombstones without a row of their own keep every rule of those that have one.
+//! Packed tombstones, which have no row of their own, keep every rule of those that have one.
 
 use semel_core::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
 use semel_support::admin::{ask, cancel_for, delete_key, delete_record};
@@ -13,13 +13,13 @@ fn change(id: &str) -> Call {
     change_by(id, START_MS)
 }
 
-/// Acknowledges all of them, without a request.
+/// Acknowledges all of these ids, in a separate request.
 fn acknowledge_all(ids: &[&str]) -> Call {
     let ids: Vec<String> = ids.iter().map(|id| format!("{{\"id\":\"{id}\",\"until\":{START_MS}}}")).collect();
     acknowledge(&format!("[{}]", ids.join(",")))
 }
 
-/// Where the tombstones are: rows of their own, records that carry some, chunks.
+/// Where the tombstones are: the number of their own rows, of records that carry some, and of chunks.
 fn places(world: &World) -> (i64, i64, i64) {
     let number = |statement: &str| world.database.number(statement);
     (
@@ -29,7 +29,8 @@ fn places(world: &World) -> (i64, i64, i64) {
     )
 }
 
-/// Worlds with a packed tombstone of `a`: in a record, in one that took it over, in a row of another tombstone, in a chunk.
+/// Keys with a packed tombstone of `a`: in a record, in a record that took it over, in the row of another tombstone, and in a
+/// chunk.
 fn packed() -> Vec<(&'static str, World)> {
     let mut worlds = Vec::new();
     for place in ["carried", "carried on", "carried by a tombstone", "in a chunk"] {
@@ -58,7 +59,7 @@ fn packed() -> Vec<(&'static str, World)> {
     worlds
 }
 
-/// Has the test hold of each, in the object that packed it and in the next.
+/// Runs a test at each of these keys, in the object that packed the tombstone and in the next one.
 fn everywhere(test: impl Fn(&str, &mut World)) {
     for restarts in [false, true] {
         for (place, mut world) in packed() {
@@ -89,14 +90,14 @@ fn another_principal_learns_nothing_of_it() {
         world.send(&change("a").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
         world.send(&look_up("a").by("mallory")).is_problem(404, "not-seen", "unknown", "same-id");
         world.send(&cancel("own", "a").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
-        // Nor does such an attempt change anything.
+        // Such an attempt doesn't change anything either.
         let late = change_by("a", START_MS + 100_000).by("mallory");
         world.send(&late).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
         assert_eq!(world.row("a", "id"), None);
     });
 }
 
-/// The world, so many s later, in a fresh object that has swept.
+/// Lets this many seconds pass, and makes a new object that has swept.
 fn later(world: &mut World, seconds: i64) {
     world.pass_s(seconds);
     world.restart();
@@ -296,7 +297,7 @@ fn it_outlives_the_deletion_of_its_key_which_no_fence_could_stand_for() {
     everywhere(|place, world| {
         let tombstones = world.count().expect("a count").tombstones - places(world).0;
         world.send(&delete_key("own")).is_executed(200);
-        // Of the deleted rows nothing is left but what they carried.
+        // Nothing is left of the deleted rows but the tombstones that they carried.
         assert_eq!((world.rows(), places(world)), (1, (0, 0, 1)), "{place}");
         for _ in 0..2 {
             assert_eq!(world.count().expect("a count").tombstones, tombstones, "{place}");
@@ -341,7 +342,7 @@ fn what_a_record_that_leaves_has_carried_wakes_the_key_when_it_has_lapsed() {
     world.forget(START_S + 1).expect("storage");
     world.wake().expect("storage");
     assert_eq!((world.rows(), places(&world)), (0, (0, 0, 1)));
-    // No sooner than a minute after it was woken.
+    // No earlier than a minute after it was woken.
     let due_ms = START_MS + 61_000;
     assert_eq!(world.wakes_at_without_registry(), Some(due_ms));
     world.wall_ms = due_ms;
@@ -366,7 +367,7 @@ fn a_key_is_woken_when_a_chunk_lapses_and_tells_that_it_left() {
         let report = world.report().expect("storage").expect("it has changed");
         assert_eq!(report.tombstones, 0);
         world.reported(&report, 0).expect("storage");
-        // At most once more, when the records would have left that were packed.
+        // It is woken at most once more, when the packed records would have left.
         world.wall_ms = world.wakes_at().unwrap_or(world.wall_ms);
         world.wake().expect("storage");
         assert_eq!((world.report(), world.wakes_at()), (Ok(None), None));
@@ -383,7 +384,7 @@ fn an_object_that_starts_knows_when_the_first_chunk_lapses() {
     });
 }
 
-/// An object that starts reads what carries tombstones before it reads chunks: the earlier of two may come last.
+/// An object that starts reads the tombstones in records before those in chunks, so the earlier of two may come last.
 #[test]
 fn an_id_that_is_used_again_is_protected_by_the_later_of_its_tombstones_in_the_next_object_too() {
     for is_chunk_first in [true, false] {
@@ -410,7 +411,7 @@ fn an_id_that_is_used_again_is_protected_by_the_later_of_its_tombstones_in_the_n
         } else {
             carry(&mut world, "x", 0, 0);
         }
-        // The first lapsed at 60 s.
+        // The first tombstone lapsed at 60 s.
         world.pass_s(100);
         world.send(&of("a", 100, 200)).is_executed(200);
         if is_chunk_first {
@@ -429,7 +430,7 @@ fn an_id_that_is_used_again_is_protected_by_the_later_of_its_tombstones_in_the_n
     }
 }
 
-/// Acknowledges each up to a deadline of its own, without a request.
+/// Acknowledges each id up to its own deadline, in a separate request.
 fn acknowledge_until(ids: &[(String, i64)]) -> Call {
     let ids: Vec<String> =
         ids.iter().map(|(id, until_ms)| format!("{{\"id\":\"{id}\",\"until\":{until_ms}}}")).collect();
@@ -438,7 +439,7 @@ fn acknowledge_until(ids: &[(String, i64)]) -> Call {
 
 #[test]
 fn what_shares_a_chunk_lapses_when_it_should_and_no_sooner_in_the_next_object_too() {
-    // The others have lapsed by then; and of this one it would be too soon by a second.
+    // The others have lapsed by then; for this one, the later instant is still a second too early.
     for s in [100, 154] {
         let mut world = World::new();
         let ids: Vec<_> =
@@ -455,7 +456,7 @@ fn what_shares_a_chunk_lapses_when_it_should_and_no_sooner_in_the_next_object_to
     }
 }
 
-/// More than one page, of those that are read as an object starts, and of those that lapse.
+/// More chunks than a page has, both of those that are read when an object starts and of those that lapse.
 #[test]
 fn of_very_many_chunks_all_are_known_in_the_next_object_and_all_leave() {
     let mut world = World::new();
@@ -488,7 +489,7 @@ fn an_id_with_as_many_characters_as_a_uuid_has_bytes_is_an_id_like_any_other() {
     }
     world.send(&acknowledge_all(&ids));
     assert_eq!(places(&world), (0, 0, 1));
-    // What is packed is read again by an object that starts.
+    // An object that starts reads the packed tombstones again.
     world.restart();
     for id in ids {
         assert_eq!(world.send(&change(id)).field("code"), "acknowledged", "{id}");
@@ -521,7 +522,7 @@ fn a_tombstone_whose_commit_was_undone_does_not_end_the_one_that_came_of_it_late
     let acks = ids.map(|id| json!({ "id": id, "until": later_ms }));
     world.send(&acknowledge(&json!(acks).to_string()));
     assert_eq!(places(&world), (0, 0, 1));
-    // The first would have left by now.
+    // The first tombstone would have left by now.
     world.wall_ms = later_ms;
     for id in ids {
         assert_eq!(world.send(&change_by(id, later_ms)).field("code"), "acknowledged", "{id}");

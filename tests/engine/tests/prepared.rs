@@ -1,4 +1,4 @@
-//! No statement is prepared more than once: that takes longer than most of them take to run.
+//! No statement is prepared more than once, because preparing takes longer than running most of them.
 
 use semel_core::server::Config;
 use semel_core::server::effects::Heard;
@@ -7,7 +7,7 @@ use semel_support::session::SESSION;
 use semel_support::{Bank, START_MS, World, acknowledge, get, numbered, post};
 use serde_json::{Value, json};
 
-/// A round takes so long.
+/// How long a round takes.
 const ROUND_S: i64 = 61;
 
 fn all_run(world: &mut World, elements: Vec<Value>) {
@@ -15,7 +15,8 @@ fn all_run(world: &mut World, elements: Vec<Value>) {
     assert!(statuses(&replies).iter().all(|status| *status == "executed"), "{:?}", statuses(&replies));
 }
 
-/// Does the same again and again, until nothing of it is done for the first time since there are tables. What the last time has prepared again.
+/// Repeats some work until nothing of it is done for the first time since the tables exist. Returns the statements that the last
+/// round has prepared again.
 fn again(world: &mut World, mut work: impl FnMut(&mut World, i64)) -> Vec<String> {
     (0..2).for_each(|round| work(world, round));
     world.database.prepared_again();

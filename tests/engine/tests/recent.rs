@@ -1,4 +1,5 @@
-//! What an object knows of records from the requests before: it saves reading them, and nothing is executed by it that the tables know.
+//! What an object knows of records from earlier requests. This saves reading them, but nothing is executed because of it that the
+//! tables know.
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -76,7 +77,7 @@ fn what_an_administrator_has_deleted_is_told_as_it_is() {
 
 #[test]
 fn what_the_tables_know_and_memory_does_not_is_never_executed_again() {
-    // As if memory were wrong: nothing that the engine does is so.
+    // The tables are changed so that memory is wrong; the engine never does this.
     let ways: [fn(&mut World) -> String; 3] = [
         |world| world.send(&change("x")).only("semel-status").to_owned(),
         |world| world.send(&change("x").ack_until("b", START_MS)).only("semel-status").to_owned(),
@@ -95,7 +96,7 @@ fn what_the_tables_know_and_memory_does_not_is_never_executed_again() {
     }
 }
 
-/// What begins with `/elsewhere` is executed there.
+/// A handler whose requests below `/elsewhere` are executed elsewhere.
 struct Both(Elsewhere, Counter);
 
 impl Handler for Both {
@@ -162,7 +163,7 @@ fn ids_in_any_order_and_more_than_are_kept_are_executed_once_each() {
         run(&mut world, &Value::Array(batch));
         let own = id(random.u32(..1_500));
         let mut call = change(&own);
-        // Of these, some are there.
+        // Some of these ids exist.
         for _ in 0..3 {
             call = call.ack_until(&id(1_500 + random.u32(..300)), START_MS);
         }

@@ -1,4 +1,4 @@
-//! The registry of keys: what a shard lists, and what it is told. Crashes at every statement.
+//! The registry of keys: what a shard is told, and what it lists. Crashes at every statement.
 
 use semel_core::server::registry::{Listing, Page, Report, SHARDS, Shard, merged};
 use semel_support::registry::{report, tables_with};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 const KEYS: &str = "/semel/v1/admin/keys";
 
-/// One page of a list over shards of a database each.
+/// One page of a list over shards, with a database each.
 fn listed(databases: &[Database], query: &str) -> Value {
     let listing = Listing::parse(&format!("{KEYS}?{query}")).unwrap();
     let pages = databases.iter().zip(0..).map(|(database, number)| {
@@ -41,7 +41,7 @@ fn all_orders_list_each_key_once_over_all_pages_and_shards() {
     for number in 0..200_i64 {
         let key = format!("{}/{number}", if number % 4 == 0 { "accounts" } else { "caf\u{e9}" });
         let shard = (number % 3) as u8;
-        // Equal numbers have to be told apart, too.
+        // Several keys have equal numbers, to test that their order is total.
         let (created, bytes, in_doubt) = (START_MS + number / 5, 4096 * (number % 7), number % 3);
         let told = Report { bytes, in_doubt, ..report(&key, START_MS) };
         Shard::new(&databases[usize::from(shard)], shard).report(&told, created).unwrap();
@@ -94,7 +94,7 @@ fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
     assert_eq!(shard.report(&gone, START_MS), Ok(Some(0)), "it is not there");
 }
 
-/// What few keys have anything of: how a report says how much, what is asked for, and what a list has it by.
+/// Something that few keys have: how a report gives the number, the query that asks for it, and its name in a list.
 type Few = (fn(i64) -> Report, &'static str, &'static str);
 const FEW: [Few; 2] = [
     (|in_doubt| Report { in_doubt, ..report("users/zoe@example.com", START_MS) }, "state=in-doubt", "inDoubt"),
@@ -134,7 +134,7 @@ fn a_shard_of_an_earlier_build_lists_and_takes_what_few_keys_have() {
         let shard = Shard::new(&database, 0);
         shard.report(&saying(3), START_MS).unwrap();
         let whole = listed(std::slice::from_ref(&database), query);
-        // The last one, and the one before it.
+        // Without the table that was added last, and without the last two.
         for count in [1, 2] {
             let put_back = || earlier.iter().take(count).for_each(|script| database.fill(script));
             put_back();
@@ -202,7 +202,7 @@ fn a_crash_at_any_statement_of_a_report_leaves_it_whole_or_not_there() {
     assert!(crashes >= 10, "only {crashes} places to crash");
 }
 
-/// A key's clock may have been put back since it last told. It tells again, until the list shows what it tells.
+/// A key's clock may have been put back since its last report. It reports again until the list shows the report.
 #[test]
 fn whom_the_list_shows_though_it_is_gone_or_does_not_though_it_is_there_is_told_so() {
     let database = Database::new();

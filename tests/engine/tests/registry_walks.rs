@@ -6,7 +6,7 @@ use semel_support::registry::{report, tables_with};
 use semel_support::{Database, START_MS, START_S};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A shard with so many keys.
+/// A shard with this many keys.
 fn shard_of(count: usize) -> Database {
     let database = Database::new();
     for number in 0..count {
@@ -15,7 +15,7 @@ fn shard_of(count: usize) -> Database {
     database
 }
 
-/// Works on a job until it is done, with `visit` for each key; how often each was visited.
+/// Works on a job until it is done, with `visit` for each key. Returns also how often each key was visited.
 fn work(database: &Database, visit: impl Fn(&str, usize) -> Tried) -> (Progress, BTreeMap<String, usize>) {
     let mut visits = BTreeMap::new();
     for _ in 0..1000 {
@@ -177,7 +177,7 @@ fn the_name_of_a_deleted_key_is_in_no_table_once_no_job_walks() {
         let database = shard_of(20);
         let shard = Shard::new(&database, 0);
         shard.report(&report(NAME, START_MS), START_MS).unwrap();
-        // The last one by name, so the walk ends there.
+        // It is the last by name, so the walk ends there.
         while !tables_with(&database, NAME).contains(&"jobs".to_owned()) {
             let visit = shard.visit(1, START_S).unwrap();
             shard.visited(1, &visit, &vec![Tried::Done; visit.keys.len()]).unwrap();
@@ -196,7 +196,7 @@ fn the_name_of_a_deleted_key_is_in_no_table_once_no_job_walks() {
     }
 }
 
-/// Takes away what builds of before did not have.
+/// Removes what earlier builds did not have.
 fn as_before(database: &Database) {
     database.fill("DROP TABLE IF EXISTS walks; DROP INDEX IF EXISTS undone_key; DROP TABLE IF EXISTS gone");
 }
@@ -218,11 +218,11 @@ fn a_shard_of_an_earlier_build_loses_the_names_that_its_jobs_kept_and_counts_on(
     let name = "users/zoe@example.com";
     let keep = format!("UPDATE jobs SET place = '{name}' WHERE id = 1");
     database.tamper(&keep);
-    // Whichever key it is.
+    // A report of any key does this.
     shard.report(&report("key-0000", START_MS + 1), START_MS + 1).unwrap();
     assert_eq!(tables_with(&database, name), [""; 0]);
     assert_eq!(step(), (30, 15, false), "eight more of as many as before");
-    // The earlier build was put back, and forward again.
+    // The earlier build was put back, and then forward again.
     database.tamper(&keep);
     while step().1 < 29 {}
     step();
@@ -233,7 +233,7 @@ fn a_shard_of_an_earlier_build_loses_the_names_that_its_jobs_kept_and_counts_on(
 #[test]
 fn a_job_of_an_earlier_build_that_is_put_back_is_done() {
     let database = shard_of(20);
-    // That build knows nothing of how many there were.
+    // That build doesn't know how many keys there were.
     database.tamper(&format!("INSERT INTO jobs VALUES (1, {START_S}, 'key-0003', 0, 4)"));
     let (progress, visits) = work(&database, |_, _| Tried::Done);
     assert_eq!((progress.keys, progress.done, visits.len()), (20, 20, 16));
@@ -249,7 +249,7 @@ fn the_keys_of_a_job_are_never_fewer_than_were_visited_and_exact_in_the_end() {
         (progress.keys, progress.done, progress.is_done)
     };
     assert_eq!(step(), (40, 8, false));
-    // Ten that it has yet to come to are deleted, and twenty come.
+    // Ten keys are deleted that the walk has not reached, and twenty are added.
     for number in 30..40 {
         let gone = Report { is_listed: false, ..report(&format!("key-{number:04}"), START_MS + 1) };
         shard.report(&gone, START_MS + 1).unwrap();
@@ -262,7 +262,7 @@ fn the_keys_of_a_job_are_never_fewer_than_were_visited_and_exact_in_the_end() {
     let expected = [(40, 24), (40, 32), (40, 40), (48, 48), (50, 50), (50, 50)];
     assert_eq!(told.iter().map(|(keys, done, _)| (*keys, *done)).collect::<Vec<_>>(), expected);
     assert_eq!(told.iter().map(|told| told.2).collect::<Vec<_>>(), [false, false, false, false, false, true]);
-    // In another job all those are there no more that are deleted before their turn.
+    // For another job, all keys that are deleted before their turn are gone.
     let visit = shard.visit(2, START_S).unwrap();
     assert_eq!(shard.visited(2, &visit, &[Tried::Done; 8]).unwrap().keys, 50);
     for number in 0..20 {
@@ -278,7 +278,7 @@ fn the_keys_of_a_job_are_never_fewer_than_were_visited_and_exact_in_the_end() {
     assert_eq!((progress.keys, progress.done), (30, 30));
 }
 
-/// How much work something is in a shard with so many keys, each of which has yet to be told for the job 7.
+/// How many steps of SQLite some work takes in a shard with this many keys, each of which has yet to be told for job 7.
 fn work_among(count: u32, body: impl FnOnce(&Shard<'_>)) -> u64 {
     let database = Database::in_memory();
     let shard = Shard::new(&database, 0);
@@ -288,7 +288,7 @@ fn work_among(count: u32, body: impl FnOnce(&Shard<'_>)) -> u64 {
         "UPDATE jobs SET is_walked = 1; {numbers} INSERT INTO keys SELECT 'key-' || n, 0, 0, 0, 0, 0, NULL FROM n; \
          {numbers} INSERT INTO undone SELECT 7, 'key-' || n, 0, 0 FROM n"
     ));
-    // The first touch, and what a job does once, when it begins.
+    // The first access, and what a job does once when it begins.
     shard.visit(8, START_S).unwrap();
     let before = database.steps();
     body(&shard);
@@ -316,7 +316,7 @@ fn a_deletion_costs_no_more_where_more_keys_have_yet_to_be_told() {
     assert!(many < few + few / 10, "{few} among 100 keys, {many} among 10,000");
 }
 
-/// Crashes before every statement of a step in turn; after each, the job ends with each key counted once.
+/// Crashes before every statement of a step in turn. After each crash, the job ends with each key counted once.
 #[test]
 fn a_crash_at_any_statement_of_a_step_loses_no_key_and_counts_none_twice() {
     let mut crashes = 0;
@@ -331,7 +331,7 @@ fn a_crash_at_any_statement_of_a_step_loses_no_key_and_counts_none_twice() {
         };
         step(&database).unwrap();
         database.crash_before(crashes);
-        // The second page, the end of the walk, and what is tried again.
+        // The second page, the end of the walk, and the keys that are tried again.
         let ended = (0..3).try_for_each(|_| step(&database).map(drop));
         let has_crashed = database.has_crashed();
         assert_eq!(ended.is_err(), has_crashed);

@@ -73,7 +73,7 @@ fn who_waits_for_anothers_call_is_judged_in_the_order_of_checks() {
     world.wait(&other().too_large()).is_problem(413, "too-large", "no", "after-fix");
     let placed = post("/orders").header("semel-session", "\"s\";epoch=1;seq=1");
     world.wait(&placed).is_problem(400, "key-invalid", "no", "after-fix");
-    // Of its own request it can't be told that it does not run.
+    // An attempt of the same request can't be told that the request does not run.
     for own in [order("a"), late(order("a")), early(late(post("/orders").id("a").body("one")))] {
         world.wait(&own).is_problem(409, "in-flight", "unknown", "same-id");
     }
@@ -152,7 +152,7 @@ fn a_read_goes_to_no_object_but_with_what_it_acknowledges() {
     for call in [order("a"), look_up("a")] {
         assert!(matches!(world.route(&call), Route::Object { .. }));
     }
-    // What the object would refuse is refused.
+    // What the object would refuse is refused here.
     for (name, value) in [("semel-ack", "a;"), ("semel-deadline", "soon")] {
         let Route::Answer(answer) = world.route(&get("/orders").header(name, value)) else { panic!("{name}") };
         assert_eq!(answer.headers.get("semel-status"), Some("key-invalid"));
@@ -183,8 +183,8 @@ fn it_has_no_place_in_a_batch_or_a_session() {
     assert_eq!((world.take_call(), world.database.number("SELECT count(*) FROM sqlite_master")), (None, 0));
 }
 
-/// A crash before any statement, of the start or of the outcome: the start is recorded before anything can be sent, and what
-/// was sent is never sent again where it is to be reported.
+/// A crash before any statement, of the start or of the outcome. The start is recorded before anything can be sent, and a request
+/// with the policy "report" is never sent again.
 #[test]
 fn a_crash_between_any_two_statements_sends_nothing_twice() {
     let call = order("a");
@@ -221,7 +221,7 @@ fn a_crash_between_any_two_statements_sends_nothing_twice() {
     assert!(crashes >= 8, "only {crashes} places to crash");
 }
 
-/// Lets seconds pass. An object that starts anew has swept by its first answer.
+/// Lets seconds pass. A new object has swept by its first answer.
 fn later(world: &mut World<Elsewhere>, seconds: i64) {
     world.pass_s(seconds);
     world.restart();
@@ -237,7 +237,7 @@ fn an_attempt_that_is_answered_while_anothers_call_is_under_way_is_seen() {
     world.settle(&call, &sent, answered(201, "made"));
     let other = order("b");
     let under_way = dispatched(&mut world, &other, 1);
-    // It has no deadline, so no end bounds what may still be on its way.
+    // This attempt has no deadline, so no end bounds what may still be on its way.
     let unbounded = post("/orders").id("a").first_sent_s(START_S).body("one");
     assert_eq!(world.wait(&unbounded).only("semel-status"), "replayed");
     world.settle(&other, &under_way, answered(201, "made"));

@@ -1,4 +1,4 @@
-//! Requests that are executed elsewhere: what is told of one to who looks it up or cancels it, or is somebody else.
+//! Requests that are executed elsewhere: what a look-up, a cancellation or another principal is told of one.
 
 use semel_core::server::Sql;
 use semel_core::server::handler::Policy;
@@ -26,7 +26,7 @@ fn it_is_neither_cancelled_nor_unseen() {
     assert_eq!(world.row("a", "state"), Some(7.into()));
 }
 
-/// Who looks it up, or cancels it, would else hear for ever that it is under way.
+/// Otherwise a look-up or a cancellation would be told for ever that the request is under way.
 #[test]
 fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
     #[track_caller]
@@ -47,7 +47,7 @@ fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
     world.send(&resolve("r", "a", r#"{"executed":"yes","outcome":{"status":201,"body":"made"}}"#));
     assert_eq!(world.send(&look_up("a")).body(), b"made");
 
-    // Where routes say so since, though an attempt found out before.
+    // The routes have this policy only now, after an attempt found out earlier.
     let mut world = probe();
     let sent = dispatched(&mut world, &call, 1);
     world.settle(&call, &sent, lost());
@@ -65,7 +65,7 @@ fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
     is_known(&mut world, 2, "outcome-unknown", "never");
 }
 
-/// Nobody runs it any more, and no attempt may ever ask: who only looks it up hears what an attempt would.
+/// Nobody runs the request any more, and no attempt may ever come. A look-up is told what an attempt would be told.
 #[test]
 fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
     let call = order("a");
@@ -78,7 +78,7 @@ fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
     is_told(&mut world, &look_up("a").by("mallory"), 404, "not-seen", "unknown", "same-id");
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 
-    // Until the other side has forgotten its id, the next attempt sends it again.
+    // The next attempt sends the request again, until the service has forgotten its id.
     let mut world = resend();
     dispatched(&mut world, &call, 1);
     world.restart();
@@ -97,7 +97,7 @@ fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
     is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
 }
 
-/// While it is under way, whatever becomes of the engine and whoever reads meanwhile, it may have its outcome yet.
+/// While the request is under way it may still get its outcome, whatever becomes of the engine and whoever reads meanwhile.
 #[test]
 fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
     let call = order("a");
@@ -108,7 +108,7 @@ fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
     let looked_up = json!([{ "method": "GET", "path": "/semel/v1/keys/counters%2F1/outcomes/a" }]);
     let answers = world.batch(&looked_up).expect("answers");
     answers[0].is_problem(409, "in-flight", "unknown", "same-id");
-    // The storage fails for a moment: what is in memory is looked at again.
+    // The storage fails for a moment, and the engine's memory is loaded again.
     world.database.fail(0);
     world.send(&cancel("c", "a")).is_problem(503, "unavailable", "unknown", "same-id");
     world.database.calm();
@@ -120,7 +120,7 @@ fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
     world.settle(&call, &sent, answered(201, "made")).is_executed(201);
     assert_eq!(world.send(&look_up("a")).only("semel-status"), "replayed");
 
-    // What an object before has left in doubt is not under way because another is.
+    // A request that an earlier object left in doubt is not under way because another one is.
     dispatched(&mut world, &order("b"), 1);
     world.restart();
     dispatched(&mut world, &order("c"), 1);
@@ -128,7 +128,7 @@ fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
     is_told(&mut world, &look_up("c"), 409, "in-flight", "unknown", "same-id");
 }
 
-/// It has left, so nobody may be told that it never runs.
+/// The request has left, so nobody may be told that it never runs.
 #[test]
 fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
     for (without, by) in [(false, "client"), (true, "client"), (false, "administrator")] {
@@ -147,7 +147,7 @@ fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
     }
 }
 
-/// It has left, so it is not said that it did not run.
+/// The request has left, so nobody is told that it did not run.
 #[test]
 fn what_is_under_way_is_told_so_to_who_sends_it_again_though_its_key_was_deleted() {
     let mut world = resend();
@@ -160,7 +160,7 @@ fn what_is_under_way_is_told_so_to_who_sends_it_again_though_its_key_was_deleted
     world.wait(&call).is_problem(409, "locked", "no", "same-id");
 }
 
-/// A row of a version before this has no instant, or says that it was told so.
+/// A row of an earlier version has no instant, or says that somebody was told.
 #[test]
 fn what_an_older_version_has_left_in_doubt_is_told_as_it_was() {
     for (stored, code, retry) in [("NULL", "in-flight", "same-id"), ("2", "outcome-unknown", "never")] {

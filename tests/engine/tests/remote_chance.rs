@@ -1,8 +1,8 @@
-//! A request that is executed elsewhere, by routes that change with deployments, under faults that a seed makes: calls that are lost, late, last for too long,
-//! or whose object ends.
+//! A request that is executed elsewhere, with routes that change with deployments, under faults that a seed decides: calls are
+//! lost, late, or last too long, or their object ends.
 //!
-//! Invariants that are checked, where each route is true of what was sent under it: it has its effect once at most, nobody is told an outcome of what had none,
-//! and nothing is sent once somebody was told that nobody finds out.
+//! Invariants that are checked, if each route is true of what was sent under it: the request has its effect at most once, nobody
+//! is told an outcome that had no effect, and nothing is sent after somebody was told that nobody will find out.
 
 use fastrand::Rng;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
@@ -12,7 +12,7 @@ use semel_support::{Reply, World, look_up};
 
 const SEEDS: u64 = 300;
 const STEPS: usize = 30;
-/// A call may be under way for so long, and have its effect for so long after that.
+/// How long a call may be under way, and how long after that it may have its effect.
 const TIMEOUT_MS: i64 = 20_000;
 const AFTER_MS: i64 = 10_000;
 
@@ -27,7 +27,7 @@ fn policy(rng: &mut Rng) -> Policy {
     }
 }
 
-/// The request comes to the other side, which knows its id from then on for so long, if it does.
+/// A request that reaches the service, which then knows its id until `known_ms`, if at all.
 struct Arrival {
     at_ms: i64,
     known_ms: Option<i64>,
@@ -36,7 +36,7 @@ struct Arrival {
 struct Run {
     rng: Rng,
     world: World<Elsewhere>,
-    /// What is still to come, and what the other side knows the id by: from when, and until when.
+    /// The requests that have yet to arrive, and when the service knows the id: from when, and until when.
     coming: Vec<Arrival>,
     known: Vec<(i64, i64)>,
     effects: usize,
@@ -66,7 +66,7 @@ impl Run {
         self.arrive();
     }
 
-    /// What is due has its effect, unless its id is known.
+    /// The requests that are due have their effects, unless their id is known.
     fn arrive(&mut self) {
         self.coming.sort_by_key(|arrival| arrival.at_ms);
         let due = self.coming.partition_point(|arrival| arrival.at_ms <= self.world.wall_ms);
@@ -121,7 +121,7 @@ impl Run {
         self.tell(status);
     }
 
-    /// What comes of a call; `None`: its object ends meanwhile.
+    /// The result of a call; `None`: its object ends meanwhile.
     fn dispatched(&mut self) -> Option<Ended> {
         self.check(!self.is_unknown, "it is sent though somebody was told that nobody finds out");
         let (now_ms, is_probed_for) =
@@ -130,12 +130,12 @@ impl Run {
             Policy::Resend { dedup_s } => Some(dedup_s * 1000 + TIMEOUT_MS),
             _ => None,
         };
-        // Of what is sent again by its id, the time after its call is part of how long that is known.
+        // If the request is sent again by its id, the time after its call is part of how long the id is known.
         let after_ms = if is_probed_for { self.rng.i64(0..=AFTER_MS) } else { 0 };
         let case = self.rng.usize(0..6);
         let lasts_ms = match case {
             0 | 1 => 0,
-            // Only a probe waits for what has lasted for too long.
+            // Only a probe waits for a call that lasted too long.
             2 if is_probed_for => self.rng.i64(0..100_000),
             _ => self.rng.i64(0..=TIMEOUT_MS),
         };

@@ -37,8 +37,8 @@ fn a_start_that_is_found_is_in_doubt() {
 
 const NOT_OF_THE_FIRST: [u16; 14] = [401, 403, 404, 405, 407, 408, 409, 410, 412, 421, 423, 424, 425, 429];
 
-/// A login, a limit, a proxy that has no route while what is behind it starts, or the other side's word that the first one is still being
-/// executed, or has left nothing to do: none of them is the first one's answer.
+/// The answer of a login, of a limit, or of a proxy without a route while the service behind it starts; or the service's word
+/// that the first request is still being executed or left nothing to do. None of them is the answer to the first request.
 #[test]
 fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids() {
     for status in NOT_OF_THE_FIRST {
@@ -52,12 +52,12 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
         let third = dispatched(&mut world, &call, 3);
         assert_eq!(world.settle(&call, &third, answered(201, "made")).body(), b"made");
 
-        // Of what was sent once it is the first answer.
+        // To a request that was sent once, such an answer is the first one.
         let sent = dispatched(&mut world, &order("b"), 1);
         let outcome = world.settle(&order("b"), &sent, answered(status, ""));
         assert_eq!((outcome.status(), outcome.only("semel-status")), (status, "executed"));
     }
-    // Every other is the first one's.
+    // Every other answer is that to the first request.
     for status in (400..500).filter(|status| !NOT_OF_THE_FIRST.contains(status)) {
         let mut world = resend();
         let call = order("a");
@@ -68,7 +68,7 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
     }
 }
 
-/// Some say by 422 that the first one is still being executed.
+/// Some services say by 422 that the first request is still being executed.
 #[test]
 fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
     for (name, value, passes) in
@@ -91,7 +91,7 @@ fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
     }
 }
 
-/// The other side means it, each time.
+/// The service means it, each time.
 #[test]
 fn what_is_answered_so_whenever_it_is_sent_again_stays_in_doubt_and_is_unknown_in_the_end() {
     let mut world = resend();
@@ -107,7 +107,7 @@ fn what_is_answered_so_whenever_it_is_sent_again_stays_in_doubt_and_is_unknown_i
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
-/// It was proven that nothing of the first is there: the second one's answer is the first.
+/// A probe has proven that the first request left nothing, so the answer to the second one is the first answer.
 #[test]
 fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
     for status in [404, 409, 412] {
@@ -156,13 +156,14 @@ fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
     world.pass_s(59);
     let sent = dispatched(&mut world, &call, 2);
     world.settle(&call, &sent, lost());
-    // From the first time on, not the last; and who looks it up is told so as well.
+    // It counts from the first time, not the last. A look-up is told so too.
     world.pass_s(1);
     world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
-/// The other side may not have known ids then, nor have been one that can be asked; and who was told so may have done something about it.
+/// The service may not have known ids then, or may not be one that can be asked; and a client that was told so may have acted on
+/// it.
 #[test]
 fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
     for policy in
@@ -176,7 +177,7 @@ fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
         world.pass_s(100);
         world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
         is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
-        // What is sent from then on is by what is said from then on.
+        // What is sent from now on follows the present policy.
         let sent = dispatched(&mut world, &order("b"), 1);
         world.settle(&order("b"), &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
         world.send(&order("b")).is_problem(409, "in-flight", "unknown", "same-id");
@@ -184,7 +185,7 @@ fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
     }
 }
 
-/// It is no longer for the handler to say what becomes of it, and what would run here must not run for it.
+/// The handler no longer decides what becomes of the request, and whatever would run here must not run for it.
 #[test]
 fn what_is_in_doubt_is_given_up_where_its_route_is_executed_here_since_and_the_handler_is_not_asked() {
     for mut world in [resend(), probe()] {
@@ -209,7 +210,7 @@ fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
     world.settle(&call, &again, lost());
     world.pass_s(1);
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
-    // Nor for longer than is said now.
+    // It is not sent again for longer than is set now either.
     let mut world = remote(Policy::Resend { dedup_s: 600 });
     dispatched(&mut world, &call, 1);
     *world.handler.policy.borrow_mut() = Policy::Resend { dedup_s: 60 };
@@ -218,7 +219,7 @@ fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
-/// Nobody knows whether the other side knew its id then.
+/// Nobody knows whether the service knew the id then.
 #[test]
 fn what_was_sent_to_be_probed_for_is_not_sent_again_because_ids_are_known_since() {
     let mut world = probe();
@@ -228,14 +229,14 @@ fn what_was_sent_to_be_probed_for_is_not_sent_again_because_ids_are_known_since(
     *world.handler.policy.borrow_mut() = Policy::Resend { dedup_s: 600 };
     world.restart();
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
-    // Nor is it looked for once its client was told so.
+    // It is not probed for either, once its client was told so.
     *world.handler.policy.borrow_mut() = probe_of(20, 30);
     world.restart();
     world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
     is_told(&mut world, &call, 409, "outcome-unknown", "unknown", "never");
 }
 
-/// Its call may have been under way for longer than is set now, and only the other side of then knew its id.
+/// The call may have been under way for longer than is set now, and only the earlier service knew its id.
 #[test]
 fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be_found_so() {
     let mut world = resend();
@@ -256,7 +257,7 @@ fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be
     is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
 }
 
-/// Nobody there knows its id, and that nothing is there proves nothing of where it was sent.
+/// The new service doesn't know the id, and that it has nothing proves nothing about the place where the request was sent.
 #[test]
 fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_sent_again_nor_asked_for() {
     for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
@@ -266,12 +267,12 @@ fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_se
         world.restart();
         world.pass_s(60);
         is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
-        // Its client was told so: nothing is sent either once all is as it was.
+        // Its client was told so: nothing is sent even after the routes are as they were.
         world.handler.whither.set(0);
         world.restart();
         world.send(&look_up("a")).is_problem(409, "outcome-unknown", "unknown", "never");
         is_told(&mut world, &order("a"), 409, "outcome-unknown", "unknown", "never");
-        // What is sent from then on is sent again to where that was.
+        // A request that is sent from now on is sent again to the same place.
         world.handler.whither.set(7);
         world.restart();
         in_doubt(&mut world, "b");
@@ -282,7 +283,7 @@ fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_se
     }
 }
 
-/// Versions before did not keep where it was sent: it is as it was with them.
+/// Earlier versions did not keep where a request was sent: it is treated as they did.
 #[test]
 fn what_a_version_before_has_sent_is_sent_again_and_asked_for_as_it_was() {
     for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
@@ -296,7 +297,7 @@ fn what_a_version_before_has_sent_is_sent_again_and_asked_for_as_it_was() {
     }
 }
 
-/// What asks for it since is another thing than that by which it was to be sent again, wherever that is.
+/// A probe asks at another address than that of the request anyway, so it doesn't matter where that was sent.
 #[test]
 fn what_was_to_be_sent_again_may_be_found_wherever_it_is_asked_for_since() {
     let mut world = resend();
@@ -317,7 +318,7 @@ fn probe_of(timeout_s: i64, settle_s: i64) -> Policy {
     Policy::Probe { path: "/orders/1".to_owned(), timeout_s, settle_s }
 }
 
-/// Its call may be under way for as long as was set then; and where more is set since, it is known now that it may need that.
+/// The call may be under way for as long as was set then. If more is set now, it is known that it may need that.
 #[test]
 fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_than_is_set_now() {
     for (before, after, lasted_s, needs_s) in [
@@ -338,7 +339,7 @@ fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_t
         let needs_ms = (needs_s - lasted_s.unwrap_or(0)) * 1000;
         let again = sent_again_after(&mut world, &call, needs_ms, &format!("{before:?}, then {after:?}"));
         assert_eq!(again, Sent::Dispatch { times: 2 });
-        // What is sent from then on is by what is set then.
+        // What is sent from now on follows the present times.
         world.restart();
         world.pass_ms(after.1 * 1000);
         world.send(&call);
@@ -391,7 +392,8 @@ fn that_nothing_is_found_proves_nothing_too_early() {
     assert_eq!((outcome.status(), outcome.only("semel-status")), (201, "executed"));
 }
 
-/// Has a `404` prove nothing until so long has passed, and then that nothing is there; what is sent for that.
+/// Asserts that a `404` proves nothing until this much time has passed, and then proves that nothing is there. Returns the call
+/// that is sent for that.
 #[track_caller]
 fn sent_again_after(world: &mut World<Elsewhere>, call: &Call, needs_ms: i64, of: &str) -> Sent {
     world.pass_ms(needs_ms - 1);
@@ -406,7 +408,7 @@ fn sent_again_after(world: &mut World<Elsewhere>, call: &Call, needs_ms: i64, of
     world.take_call().unwrap_or_else(|| panic!("it is proven that nothing is there, so it is sent: {of}"))
 }
 
-/// It counts from the last time on, not the first.
+/// It counts from the last time, not the first.
 #[test]
 fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
     let mut world = probe();
@@ -419,7 +421,8 @@ fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
     }
 }
 
-/// Where the process stood still, the other side has lost its caller only now; and where the clock went ahead, it has not lost it for as long as that says.
+/// If the process stood still, the service has lost its caller only now. If the clock went ahead, it has not lost it for as long
+/// as the clock says.
 #[test]
 fn that_nothing_is_found_proves_nothing_soon_after_a_call_that_lasted_for_too_long() {
     for (lasted_s, needs_ms) in [(1, 29_000), (20, 10_000), (25, 10_000), (60, 10_000)] {

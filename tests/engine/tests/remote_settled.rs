@@ -1,4 +1,4 @@
-//! Requests that are executed elsewhere: what an administrator sees of those in doubt, settles and deletes.
+//! Requests that are executed elsewhere and are in doubt: what an administrator sees of them, settles and deletes.
 
 use semel_core::id::Principal;
 use semel_core::server::handler::Policy;
@@ -37,7 +37,7 @@ fn an_administrator_settles_what_is_in_doubt() {
     world.send(&resolve("r6", "a", yes).by("mallory")).is_problem(403, "forbidden", "no", "after-fix");
 }
 
-/// It may have its effect yet, so nobody may say that it did not run; and it may have another outcome than is said.
+/// The request may still have its effect, so nobody may say that it did not run; and it may get another outcome.
 #[test]
 fn what_is_under_way_is_not_settled_by_an_administrator() {
     for body in [r#"{"executed":"no"}"#, r#"{"executed":"yes","outcome":{"status":201}}"#] {
@@ -47,7 +47,7 @@ fn what_is_under_way_is_not_settled_by_an_administrator() {
         let sent = dispatched(&mut world, &call, 1);
         let resolution = |id| resolve(&format!("r {id}"), id, body);
         is_told(&mut world, &resolution("a"), 409, "locked", "no", "same-id");
-        // However its path is written, and whatever the engine was made of.
+        // However its path is written, and even with a new engine.
         let escaped =
             post(&path("/records/%61/resolv%65")).id("r a").body(body).by(Principal::administrator().as_str());
         is_told(&mut world, &escaped, 409, "locked", "no", "same-id");
@@ -70,7 +70,7 @@ fn an_answer_that_comes_after_that_changes_nothing() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
-    // An engine that does not know of it.
+    // A new engine, which does not know of the call.
     world.restart();
     world.send(&resolve("r1", "a", r#"{"executed":"yes","outcome":{"status":200,"body":"by hand"}}"#));
     let late = world.settle(&call, &sent, answered(201, "late"));
@@ -111,14 +111,14 @@ fn what_is_deleted_while_it_is_in_doubt_stays_unknown() {
     is_told(&mut world, &order("a"), 410, "outcome-expired", "unknown", "never");
 }
 
-/// Its client is told that it never runs, or what came of it, for as long as of any that is settled then.
+/// For a whole retention, its client is told that it never runs, or its outcome, as for any request that is settled then.
 #[test]
 fn what_an_administrator_says_lasts_for_a_retention_from_then_on() {
     for (body, code) in
         [(r#"{"executed":"no"}"#, "cancelled"), (r#"{"executed":"yes","outcome":{"status":201}}"#, "replayed")]
     {
         let mut world = remote(Policy::Report);
-        // Without first-sent, so no fence refuses it.
+        // Without first-sent, no fence refuses it.
         let call = post("/orders").id("a").body("one");
         let sent = dispatched(&mut world, &call, 1);
         world.settle(&call, &sent, lost());
@@ -142,7 +142,7 @@ fn what_is_in_doubt_can_be_settled_at_a_full_key() {
     world.send(&resolve("r", "a", r#"{"executed":"no"}"#)).is_executed(200);
 }
 
-/// The key was deleted meanwhile, and somebody else has made the same request under the same id.
+/// The key was deleted meanwhile, and another principal has made the same request under the same id.
 #[test]
 fn what_comes_of_a_call_is_nobody_elses() {
     let mut world = remote(Policy::Report);

@@ -23,7 +23,7 @@ fn answered(world: &World, call: &Call) -> Reply {
     }
 }
 
-/// The object that is asked: key, principal, and how long to wait.
+/// The object that the router chooses: its key, the principal, and how long to wait.
 #[track_caller]
 fn routed(world: &World, call: &Call) -> (String, String, i64) {
     match world.route(call) {
@@ -132,7 +132,7 @@ fn a_key_rule_that_fails_is_said_to_have_failed_and_reaches_no_object() {
     answered(&world, &post("/keyless")).is_problem(400, "key-missing", "no", "after-fix");
 }
 
-/// Makes an id of what is below `/named`.
+/// Makes an id for requests below `/named`.
 struct Names;
 
 impl Handler for Names {
@@ -168,9 +168,9 @@ fn what_is_refused_is_not_told_to_send_an_id_that_the_handler_makes() {
     };
     told(post("/named")).is_problem(400, "key-mismatch", "no", "after-fix");
     told(post("/other")).is_problem(400, "key-missing", "no", "after-fix");
-    // What is malformed comes first all the same.
+    // A malformed header is still reported first.
     told(post("/named").header("semel-deadline", "x")).is_problem(400, "key-invalid", "no", "after-fix");
-    // Nobody makes ids for what is the protocol's.
+    // No ids are made for the protocol's own requests.
     told(post(&control("cancel"))).is_problem(400, "key-missing", "no", "after-fix");
 }
 

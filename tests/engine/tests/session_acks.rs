@@ -6,7 +6,7 @@ fn world() -> World {
     World::new().in_session()
 }
 
-/// Takes the numbers up to one without acknowledging any.
+/// Takes the places with these seqs, without acknowledging any.
 fn take_all(world: &mut World, epoch: i64, numbers: std::ops::RangeInclusive<i64>) {
     for seq in numbers {
         world.send(&numbered(epoch, seq)).is_executed(200);
@@ -31,7 +31,7 @@ fn what_is_acknowledged_is_freed_and_refused_from_then_on() {
 fn the_row_of_the_last_place_stays_without_its_outcome_and_the_session_goes_on_after_it() {
     let mut world = world();
     take_all(&mut world, 1, 1..=2);
-    // Acknowledged by a request that takes no place.
+    // They are acknowledged by a request that takes no place.
     world.send(&post("/count").place_acking(1, 9, 8)).is_gap(3);
     assert_eq!(world.places(), [(2, 1, 5, false)]);
     world.restart();
@@ -105,17 +105,18 @@ fn sixty_four_places_may_be_unacknowledged() {
         world.send(&call).is_problem(503, "capacity", "no", "same-id");
     }
     world.send(&numbered(1, 66)).is_gap(65);
-    // It acknowledges, and so makes its own room.
+    // The request acknowledges, and so makes room for itself.
     world.send(&post("/count").place_acking(1, 65, 1)).is_executed(200);
     world.send(&numbered(1, 66)).is_problem(503, "capacity", "no", "same-id");
     assert_eq!(world.places().len(), 64);
 }
 
-/// As RIFL's tracker of what a client has: it tells the first that is incomplete, and everything below is done. Written from what
-/// the paper says (Lee et al., SOSP 2015, 4.4 "Garbage collection").
+/// The test follows RIFL's tracker of what a client has: the client names its first incomplete request, and everything below is
+/// done. It was written from the paper (Lee et al., SOSP 2015, 4.4 "Garbage collection").
 #[test]
 fn rifl_the_first_incomplete_number_frees_all_below_and_none_above() {
-    // Answers come in another order than requests: of 1 to 6, these are in the client's hands by then; then its first incomplete.
+    // Answers come in another order than requests. For requests 1 to 6: the answers that the client has by then, and its first
+    // incomplete request.
     for (in_hand, first_incomplete) in
         [(&[][..], 1), (&[2, 3], 1), (&[1, 3], 2), (&[1, 2, 4, 6], 3), (&[1, 2, 3, 4, 5], 6), (&[1, 2, 3, 4, 5, 6], 7)]
     {

@@ -54,7 +54,7 @@ fn a_session_is_taken_over_and_used_in_one_commit_and_who_held_it_is_fenced_from
     assert_eq!(statuses(&replies), ["executed", "executed", "fenced", "executed"]);
     replies[1].is_taken_over(2, 1);
     replies[2].is_fenced("no", 2);
-    // What is kept in memory of the session is what is stored.
+    // What is in memory of the session is what is stored.
     world.send(&numbered(2, 3)).is_executed(200);
     world.restart();
     world.send(&numbered(2, 4)).is_executed(200);
@@ -105,7 +105,7 @@ fn a_place_that_is_malformed_is_no_request_or_its_own_problem() {
 
 #[test]
 fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowledges() {
-    // As the SDK does: the body of a cancellation is the same on every attempt, and has no room for an acknowledgement.
+    // As the SDK does it: the body of a cancellation is the same on every attempt, and has no room for an acknowledgement.
     let mut world = World::new().in_session();
     for seq in 1..=64 {
         world.send(&numbered(1, seq)).is_executed(200);
@@ -120,7 +120,8 @@ fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowl
     assert_eq!(world.effects(), 65);
 }
 
-/// A new place takes the row of one that leaves. Where somebody has deleted that, the new one would be nowhere, and run again.
+/// A new place takes the row of one that leaves. If somebody has deleted that row, the new place would be stored nowhere and
+/// would run again.
 #[test]
 fn a_place_that_would_have_taken_a_row_which_is_gone_has_one_of_its_own() {
     let mut world = World::new().in_session();

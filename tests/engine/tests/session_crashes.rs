@@ -1,4 +1,4 @@
-//! Requests of a session with crashes between any two statements, and those that crash themselves.
+//! Requests of a session with crashes between any two statements, and requests that crash the handler or the process.
 
 use semel_core::message::Method;
 use semel_core::server::attempt::suspicion::Suspects;
@@ -8,7 +8,7 @@ use semel_support::{Call, START_MS, START_S, Trouble, World, cancel_place, numbe
 
 const RETENTION_S: i64 = 1000;
 
-/// Crashes everywhere in `call` at a key that was used and prepared.
+/// Crashes at every statement of `call`, at a used key that `prepare` has prepared.
 fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
     let ready = || {
         let mut world = World::with(|config| config.retention_s = RETENTION_S);
@@ -127,7 +127,7 @@ fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_
     }
     world.crashed(&numbered(3, 1)).is_problem(410, "poisoned", "no", "never");
     world.send(&numbered(3, 2)).is_executed(200);
-    // So with what ends the process; and however often, whoever comes next runs.
+    // The same for requests that end the process: however often, the next place can run.
     for epoch in 3..=8 {
         world.start(&numbered(epoch, 3));
         world.restart();
@@ -163,7 +163,7 @@ fn what_ends_every_object_is_closed_however_late_and_without_a_first_sent_it_com
         let deadly = numbered(1, 2);
         let mut ends = 0;
         loop {
-            // A fresh object, kept awake by others, which have nothing to do with it.
+            // A new object, kept awake by other requests that have nothing to do with it.
             let (suspects, started_ms) = (Suspects::default(), world.wall_ms);
             world.restart();
             world.send(&post("/count").id(&format!("{ends}"))).is_executed(200);
@@ -211,7 +211,7 @@ fn a_place_that_ended_the_process_three_times_is_closed() {
         world.start(&numbered(1, 3));
         world.restart();
     }
-    // Its client came back late, so nothing was counted ahead of it.
+    // The client came back late, so nothing was counted before it ran.
     world.send(&numbered(1, 3)).is_problem(410, "poisoned", "no", "never");
     assert_eq!(world.calls(), 1);
 }

@@ -1,4 +1,4 @@
-//! What a session costs, and what is left of those that nobody uses, or that are forgotten or deleted.
+//! The cost of a session, and what is left of sessions that are idle, forgotten or deleted.
 
 use semel_support::admin::{ask, cancel_for, delete_key};
 use semel_support::{
@@ -24,7 +24,7 @@ fn an_acknowledged_request_of_a_session_writes_one_row_in_its_life() {
         world.send(&post("/count").place_acking(1, seq, seq - 1)).is_executed(200);
         // One more is the handler's.
         assert_eq!(world.database.rows_written() - before.0, 2);
-        // BEGIN, COMMIT and two of the handler among them.
+        // These include BEGIN, COMMIT and two of the handler.
         assert_eq!(world.database.statements() - before.1, 7);
     }
 }
@@ -42,7 +42,7 @@ fn a_replay_and_a_refusal_write_nothing() {
     assert_eq!(world.database.rows_written(), rows);
 }
 
-/// What a session takes, without what the handler keeps.
+/// What a session takes up, without what the handler keeps.
 fn bytes_after(requests: i64) -> (Vec<Vec<String>>, i64) {
     let mut world = world();
     for seq in 1..=requests {
@@ -102,7 +102,7 @@ fn of_an_idle_session_whose_last_place_was_acknowledged_that_is_said_of_it() {
     for seq in [1, 2] {
         world.send(&numbered(1, seq)).is_executed(200);
     }
-    // What is refused acknowledges too: nothing comes after it.
+    // A refused request acknowledges too, and nothing comes after it.
     world.send(&post("/count").place_acking(1, 3, 2).deadline_ms(0)).is_problem(
         408,
         "attempt-expired",
@@ -130,7 +130,7 @@ fn a_stub_never_leaves_by_itself_and_wakes_nobody() {
     world.send(&numbered(1, 1)).is_executed(200);
     let report = world.report().expect("storage").expect("a report");
     world.reported(&report, 0).expect("storage");
-    // What is recorded of the take-over leaves first, or with it.
+    // The record of the take-over leaves first, or with it.
     assert_eq!(world.wakes_at(), Some((START_S + RETENTION_S) * 1000));
     world.pass_s(2 * RETENTION_S + 60);
     world.wake().expect("storage");
@@ -206,7 +206,7 @@ fn what_was_last_used_before_is_forgotten_and_what_was_used_since_is_not() {
         world.send(&numbered(1, 2)).is_problem(410, "session-unknown", "unknown", "never");
     }
     assert_eq!(sessions(&world), 1);
-    // No epoch comes again.
+    // No epoch is given again.
     world.send(&take_over_after("c", 0)).is_taken_over(3, 0);
     world.send(&numbered(1, 1)).is_fenced("unknown", 3);
     world.send(&numbered(3, 1)).is_executed(200);
@@ -329,7 +329,7 @@ fn where_the_count_of_a_crash_sweeps_its_session_away_nothing_of_it_runs() {
         world.send(&of("swept", 1, 1)).is_problem(410, "session-unknown", "unknown", "never");
     }
     assert_eq!((world.effects(), world.database.number("SELECT count(*) FROM semel_places")), (0, 0));
-    // The next has its row's number, and nothing else of it.
+    // The next session has the number of its row, and nothing else of it.
     world.send(&named("b", "next")).is_taken_over(2, 0);
     world.send(&of("next", 2, 1)).is_executed(200);
 }
@@ -342,7 +342,7 @@ fn where_there_is_room_a_session_that_was_never_used_stays() {
     world.send(&numbered(1, 1)).is_executed(200);
 }
 
-/// Sweeps until a walk is through, of however many pages.
+/// Sweeps until a walk is done, however many pages it has.
 fn sweep(world: &mut World) {
     while world.sweep_page().expect("storage") {}
 }
@@ -421,7 +421,7 @@ fn an_object_that_starts_lets_go_of_what_was_forgotten_before() {
     assert_eq!((world.places(), sessions(&world)), (vec![], 0));
 }
 
-/// When it was last used outlives its places, and a new holder uses it too.
+/// The instant of the last use outlives the session's places, and a take-over counts as use.
 #[test]
 fn a_stub_and_what_was_taken_over_since_are_not_forgotten_with_what_was_used_before() {
     let mut world = world();
@@ -511,7 +511,7 @@ fn a_forget_that_comes_after_one_that_goes_further_takes_nothing_though_both_are
 #[test]
 fn a_forget_of_just_what_a_deletion_refuses_takes_what_came_after_that() {
     let mut world = world();
-    // By the clock of its client, the fence is ahead.
+    // By its client's clock, the fence is ahead.
     world.send(&post("/count").id("ahead").first_sent_s(START_S + 100)).is_executed(200);
     world.send(&delete_key("d")).is_executed(200);
     world.pass_s(4);

@@ -1,6 +1,6 @@
-//! Scenarios that others found out, each by its name and source. Nothing of theirs is copied.
+//! Scenarios that others found, each with its name and source. Nothing of theirs is copied.
 //!
-//! - Kafka, `ProducerStateManager` and its tests (KIP-98, KIP-360): gap, duplicate, bump, a zombie that answers late
+//! - Kafka, `ProducerStateManager` and its tests (KIP-98, KIP-360): a gap, a duplicate, a bump, and a zombie that answers late
 //! - TigerBeetle, sessions of its replicated state machine: a registration that was under way for long
 //! - librdkafka#4953: a gap that bumps the epoch. lunora#245: a rejected request that wedges the next
 
@@ -17,7 +17,7 @@ fn kafka_a_number_out_of_order_is_refused_and_leaves_what_is_expected_as_it_was(
     for seq in [3, 4, 100] {
         world.send(&numbered(1, seq)).is_gap(2);
     }
-    // Those that were under way come one after the other once the missing one is there.
+    // Those that were under way come one after the other, once the missing one is there.
     for seq in 2..=4 {
         world.send(&numbered(1, seq)).is_executed(200);
     }
@@ -28,7 +28,7 @@ fn kafka_a_number_out_of_order_is_refused_and_leaves_what_is_expected_as_it_was(
 fn kafka_a_duplicate_of_any_of_the_last_is_answered_as_it_was_and_appends_nothing() {
     let mut world = world();
     let first: Vec<_> = (1..=5).map(|seq| world.send(&numbered(1, seq))).collect();
-    // In Kafka the last five; older ones are an error there. Here all that is not acknowledged.
+    // Kafka knows the last five, and older ones are an error. Here all are known that are not acknowledged.
     for seq in [5, 1, 3, 2, 4, 1] {
         world.send(&numbered(1, seq)).replays(&first[seq as usize - 1]);
     }
@@ -49,7 +49,7 @@ fn kafka_a_bump_fences_the_epoch_before_and_goes_on_with_the_numbers() {
     world.send(&take_over_after("bump", 1)).is_taken_over(2, 1);
     world.send(&numbered(2, 3)).is_gap(2);
     world.send(&numbered(2, 2)).is_executed(200);
-    // In Kafka a bump begins at zero again: then this would be taken for a new one.
+    // In Kafka a bump begins at zero again, so this would be taken for a new one.
     world.send(&numbered(2, 1)).is_problem(400, "key-invalid", "no", "after-fix");
     world.send(&numbered(1, 1)).replays(&first);
     assert_eq!(world.effects(), 2);
@@ -61,11 +61,11 @@ fn kafka_a_zombie_that_answers_late_appends_nothing_and_learns_what_it_did() {
     let mine = world.send(&numbered(1, 1));
     world.send(&take_over("bump")).is_taken_over(2, 1);
     let theirs = world.send(&numbered(2, 2));
-    // What it had sent before it froze, and what it sends once it thaws.
+    // What the zombie had sent before it froze, and what it sends after it thaws.
     world.send(&numbered(1, 1)).replays(&mine);
     world.send(&numbered(1, 2)).is_fenced("no", 2);
     world.send(&numbered(1, 3)).is_fenced("no", 2);
-    // Nothing that it says of others' places counts.
+    // Nothing that it says of the others' places counts.
     world.send(&post("/count").place_acking(1, 4, 3)).is_fenced("no", 2);
     world.send(&cancel_place("by the zombie", 1, 3)).is_fenced("no", 2);
     world.send(&numbered(2, 2)).replays(&theirs);
@@ -98,7 +98,7 @@ fn tigerbeetle_a_registration_that_arrives_again_late_gives_no_epoch_and_fences_
     world.send(&register).replays(&first);
     world.restart();
     world.send(&register).replays(&first);
-    // Once it was acknowledged, and past all that is kept.
+    // After it was acknowledged, and past everything that is kept.
     world.send(&post("/count").place_acking(2, 2, 1).ack_until("register", START_MS + 60_000)).is_executed(200);
     world.send(&register).is_problem(410, "acknowledged", "yes", "never");
     world.pass_s(3 * 86_400);
@@ -110,7 +110,7 @@ fn tigerbeetle_a_registration_that_arrives_again_late_gives_no_epoch_and_fences_
 #[test]
 fn tigerbeetle_a_registration_that_never_arrived_before_fences_nobody_where_it_says_what_it_expects() {
     let mut world = world();
-    // Under way since before the first; no record tells that it is old, and neither does a first-sent.
+    // It has been under way since before the first; neither a record nor a first-sent shows that it is old.
     world.send(&take_over_after("delayed", 0)).is_fenced("no", 1);
     world.send(&take_over_after("delayed", 0)).is_fenced("no", 1);
     world.send(&numbered(1, 1)).is_executed(200);
@@ -131,20 +131,20 @@ fn librdkafka_4953_a_gap_never_bumps_an_epoch() {
 fn lunora_245_a_rejected_request_never_wedges_the_next() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
-    // Rejected for good by the application: an outcome, which takes the place.
+    // The application rejects it for good: this is an outcome, which takes the place.
     world.send(&post("/status/422").place(1, 2)).is_executed(422);
     world.send(&numbered(1, 3)).is_executed(200);
-    // Rejected by the layer, or undone: the place is free, for this one or for another.
+    // The layer rejects it, or it is rolled back: the place stays free, for this request or for another.
     world.send(&post("/not-found").place(1, 4)).is_problem(404, "not-found", "no", "after-fix");
     world.send(&numbered(1, 4).deadline_ms(START_MS - 1)).is_problem(408, "attempt-expired", "no", "same-id");
     world.handler.trouble.set(Trouble::Fails);
     world.send(&numbered(1, 4)).is_problem(500, "rolled-back", "no", "same-id");
     world.handler.trouble.set(Trouble::None);
     world.send(&numbered(1, 4)).is_executed(200);
-    // Never to be sent again: it is closed, and the next goes on.
+    // It will never be sent again: it is closed, and the next one goes on.
     world.send(&cancel_place("a", 1, 5)).is_executed(200);
     world.send(&numbered(1, 6)).is_executed(200);
-    // Crashed on too often: closed by the key.
+    // It crashed too often: the key closes it.
     for _ in 0..3 {
         world.crashed(&numbered(1, 7));
     }

@@ -1,4 +1,4 @@
-//! What becomes of a request that names a place in a session: each check in its order.
+//! What becomes of a request that names a place in a session: each check, in order.
 
 use semel_support::{
     START_MS, START_S, Trouble, World, cancel, cancel_place, get, numbered, post, take_over, take_over_after,
@@ -99,7 +99,7 @@ fn of_an_epoch_that_is_too_old_it_can_not_be_told_whether_a_place_ran() {
     }
     world.send(&numbered(1, 2)).is_fenced("unknown", 65);
     world.send(&numbered(2, 2)).is_fenced("no", 65);
-    // It is still there, so it still answers.
+    // The place is still there, so it still answers.
     world.send(&numbered(1, 1)).replays(&first);
     world.send(&post("/count").place_acking(65, 2, 1)).is_executed(200);
     world.send(&numbered(1, 1)).is_fenced("unknown", 65);
@@ -177,7 +177,7 @@ fn a_request_that_fails_takes_no_place_and_does_not_wedge_the_next() {
         world.send(&numbered(1, 1)).is_problem(500, "rolled-back", "no", "same-id");
         world.send(&numbered(1, 2)).is_gap(1);
         world.handler.trouble.set(Trouble::None);
-        // Another request may have the number: nobody has.
+        // Another request may have the seq, because none has it.
         world.send(&numbered(1, 1).body("other")).is_executed(200);
         world.send(&numbered(1, 2)).is_executed(200);
         assert_eq!(world.effects(), 2);

@@ -1,20 +1,20 @@
-//! How much a key keeps, and what it costs to keep it: bytes, rows written, and what one request has to wait for.
+//! How much a key keeps and what it costs to keep it: bytes, written rows, and what one request has to wait for.
 //!
-//! `SEMEL_REQUESTS=1000000 cargo test --release -p semel-engine-tests --test size -- --nocapture` does it with a million, and prints
-//! what it measured.
+//! `SEMEL_REQUESTS=1000000 cargo test --release -p semel-engine-tests --test size -- --nocapture` runs with a million requests,
+//! and prints what it measured.
 
 use semel_ledger::Ledger;
 use semel_support::*;
 use std::time::Instant;
 
-/// How many requests a test makes, unless it is told otherwise.
+/// How many requests a test makes, unless the environment says otherwise.
 fn requests(default: i64) -> i64 {
     std::env::var("SEMEL_REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
 const PRINCIPAL: &str = "7d9f2ac3-58c4-4ea0-9d2c-0f1b8d6a3e57";
 
-/// What the object would be told of its size.
+/// The size of the database, as the object would be told.
 fn bytes<H: semel_core::server::Handler>(world: &World<H>) -> i64 {
     let number = |statement: &str| world.database.number(statement);
     (number("PRAGMA page_count") - number("PRAGMA freelist_count")) * number("PRAGMA page_size")
@@ -47,7 +47,7 @@ fn a_record_takes_less_than_150_bytes_besides_its_outcome() {
     let record = (bytes(&world) - before) as f64 / count as f64;
     println!("a record takes {record:.0} bytes, its outcome of {outcome:.0} among them");
     assert!(record - outcome < 150.0, "{record} bytes, of which {outcome} are the outcome");
-    // Most of that is because principals and headers that come again are kept once.
+    // Most of this is because principals and headers that come again are kept once.
     assert!(record < 150.0 + bodies as f64 / count as f64, "{record}");
 }
 
@@ -70,7 +70,7 @@ fn of_requests_that_are_acknowledged_nothing_stays() {
         &post("/semel/v1/keys/counters%2F1/acks").body(format!("{{\"ids\":[\"{}\"]}}", uuid(count - 1))).by(PRINCIPAL),
     );
     world.pass_s(100_000);
-    // A page of chunks a request.
+    // Each request sweeps a page of chunks.
     while world.database.number("SELECT count(*) FROM semel_tombstones") > 0 {
         world.send(&get("/accounts/alice"));
     }
@@ -81,14 +81,14 @@ fn of_requests_that_are_acknowledged_nothing_stays() {
     assert_eq!(world.count().expect("a count").tombstones, 0);
 }
 
-/// How many rows are written for each of `count` requests, the handler's apart, until nothing of them is left.
+/// How many rows are written for each of `count` requests, without the handler's, until nothing of them is left.
 fn rows_written(count: i64, acks: impl Fn(i64) -> Vec<i64>) -> f64 {
     let mut world = World::new();
     let change = |world: &World, n: i64| {
         let call = post("/count").id(&uuid(n)).first_sent_s(world.wall_ms / 1000);
         call.deadline_ms(world.wall_ms + 30_000)
     };
-    // The tables are there, and the texts have their numbers.
+    // The tables exist, and the texts have their numbers.
     let first = change(&world, count);
     world.send(&first).is_executed(200);
     let before = (world.database.rows_written(), world.effects());
@@ -115,7 +115,7 @@ fn a_request_that_is_acknowledged_writes_about_one_row_in_its_life() {
     assert!((1.9..2.1).contains(&many), "{many}");
 }
 
-/// A key with so many records, due or not: written behind the engine's back, which is sooner done.
+/// A key with this many records, due or not. They are written behind the engine's back, which is faster.
 fn crowded(count: i64, first_sent_s: i64) -> World {
     let mut world = World::with(|config| config.records_max = 10_000_000);
     world.send(&post("/count").id("first").first_sent_s(START_S)).is_executed(200);
@@ -128,11 +128,11 @@ fn crowded(count: i64, first_sent_s: i64) -> World {
     world
 }
 
-/// What the reads came to that swept all.
+/// What the reads took that swept everything.
 #[derive(Debug, Default)]
 struct Swept {
     reads: i64,
-    /// Of one, at most: statements, steps of SQLite's machine, rows that left, and seconds.
+    /// The most of a single read: statements, steps of SQLite's virtual machine, rows that left, and seconds.
     statements: u64,
     steps: u64,
     rows: i64,

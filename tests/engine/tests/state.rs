@@ -1,4 +1,5 @@
-//! What a handler keeps in memory as long as a transaction lasts: loaded and stored once for many requests, and each of them isolated as ever.
+//! A state that a handler keeps in memory while a transaction lasts: it is loaded and stored once for many requests, and each
+//! request is isolated as ever.
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -9,7 +10,7 @@ use semel_support::{Call, Reply, World, admin, get, post};
 use serde_json::json;
 use std::cell::Cell;
 
-/// What can't be stored.
+/// A value that can't be stored.
 const UNLUCKY: i64 = 13;
 
 thread_local! {
@@ -38,7 +39,7 @@ impl State for Tally {
     }
 }
 
-/// Another type.
+/// Another type of state.
 #[derive(Clone)]
 struct Last(i64);
 
@@ -134,7 +135,7 @@ fn add(id: &str) -> Call {
     post("/add").id(id)
 }
 
-/// What is committed: the tally, and what was added last.
+/// The committed tally, and what was added last.
 fn committed(world: &World<Adds>) -> (i64, i64) {
     let of = |name: &str| world.database.number(&format!("SELECT value FROM tally WHERE name = '{name}'"));
     (of("tally"), of("last"))

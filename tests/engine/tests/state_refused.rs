@@ -1,4 +1,4 @@
-//! What a handler keeps in memory and the table may refuse, or another type reads: together it is as one by one.
+//! A state in memory that the table may refuse, or that another type reads: requests together end as one by one.
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -8,7 +8,7 @@ use semel_support::batches::{at, run, statuses};
 use semel_support::{Call, Reply, World, post};
 use serde_json::json;
 
-/// What the table lets no one overdraw.
+/// A balance that the table doesn't let anybody overdraw.
 #[derive(Clone)]
 struct Balance(i64);
 
@@ -22,7 +22,7 @@ impl State for Balance {
     }
 }
 
-/// Another type, of the same rows.
+/// Another type of state, of the same rows.
 #[derive(Clone)]
 struct Total(i64);
 
@@ -79,7 +79,7 @@ impl Handler for Account {
     }
 }
 
-/// A key that has 20.
+/// A key with a balance of 20.
 fn world() -> World<Account> {
     let mut world = World::of(Account, Config { open: true, ..Config::default() });
     asked("/deposit", "first", &mut world);
@@ -117,6 +117,6 @@ fn types_of_the_same_rows_see_what_the_others_have_put() {
     assert_eq!(all.iter().map(Reply::json).collect::<Vec<_>>(), each);
     assert_eq!(each.last(), Some(&json!(170)));
     assert_eq!((balance(&together), balance(&alone)), (170, 170));
-    // Within one request as well.
+    // The same within one request.
     assert_eq!(asked("/deposit/total", "both", &mut alone).json(), json!(190));
 }

@@ -1,4 +1,4 @@
-//! A handler that writes states alone: nothing is written before it has ended, so that where it fails there is nothing to be undone.
+//! A handler that writes only states: nothing is written before it has ended, so if it fails there is nothing to roll back.
 
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
@@ -7,7 +7,7 @@ use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, State,
 use semel_support::{Call, World, post};
 use std::cell::Cell;
 
-/// What can't be stored.
+/// A value that can't be stored.
 const UNLUCKY: i64 = 13;
 
 thread_local! {
@@ -93,7 +93,7 @@ fn what_fails_has_written_nothing_by_then() {
 #[test]
 fn tables_that_are_made_first_go_with_what_fails() {
     let mut world = World::of(Adds, Config { open: true, ..Config::default() });
-    // The layer's tables are there, and the handler's are not.
+    // The layer's tables exist, and the handler's don't.
     let cancellation = post("/semel/v1/keys/add/cancel").id("cancels").body(r#"{"id":"other"}"#);
     world.send(&cancellation).is_executed(200);
     world.send(&post("/fails").id("own")).is_problem(500, "rolled-back", "no", "same-id");

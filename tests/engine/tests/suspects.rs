@@ -1,4 +1,4 @@
-//! Requests that end the process, or may have.
+//! Requests that end the process, or may have ended it.
 
 use semel_core::message::{Headers, Method};
 use semel_core::server::Answer;
@@ -13,7 +13,7 @@ fn failing(world: &World, trouble: Trouble) {
     world.handler.trouble.set(trouble);
 }
 
-/// A start that ends the process: the count is durable, and nothing else came of it.
+/// A start that ends the process: its count is durable, and nothing else came of it.
 fn ends(world: &mut World, call: &Call) {
     world.start(call);
     world.restart();
@@ -47,7 +47,7 @@ fn a_start_that_ended_the_process_counts_also_where_its_id_comes_back_to_an_obje
     for _ in 0..3 {
         ends(&mut world, &change("a"));
     }
-    // Nothing is counted ahead of it.
+    // No start is counted before it.
     world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
     assert_eq!(world.calls(), 0);
 
@@ -84,7 +84,7 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
         let mut world = World::new();
         failing(&world, trouble);
         for _ in 0..5 {
-            // Started in time, and refused when it was about to run.
+            // It is started in time, and refused when it is about to run.
             world.start(&change("a"));
             assert_eq!(world.send(&call).only("semel-status"), code);
             world.restart();
@@ -222,7 +222,7 @@ fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
     let mut world = World::new();
     for _ in 0..3 {
         ends(&mut world, &change("a"));
-        // A copy of it that comes too late, asked for as a suspect as well.
+        // A copy of it that comes too late is treated as a suspect too.
         let late = change("a").deadline_ms(START_MS - 1);
         world.start(&late);
         world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
@@ -333,7 +333,7 @@ fn a_suspect_has_its_place_in_a_key_that_is_full() {
 #[test]
 fn what_the_attempts_before_a_crash_carried_still_counts() {
     let mut world = World::with(|config| config.retention_s = 1000);
-    // The crashed attempt had neither deadline nor first-sent; a copy of it may be on its way.
+    // The crashed attempt had neither deadline nor first-sent, and a copy of it may be on its way.
     world.crashed(&change("a"));
     world.send(&change("a").first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
     world.send(&get("/count").ack_until("a", START_MS));
@@ -353,7 +353,7 @@ fn a_crashed_attempt_without_a_deadline_stands_for_all_of_its_id() {
     world.pass_s(900);
     world.restart();
     world.send(&get("/count"));
-    // A copy of the crashed attempt arrives: nothing but the tombstone can refuse it.
+    // A copy of the crashed attempt arrives. Only the tombstone can refuse it.
     world.send(&change("a").first_sent_s(START_S)).is_problem(410, "acknowledged", "yes", "never");
     assert_eq!(world.effects(), 1);
 }
@@ -392,7 +392,7 @@ fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() 
 
 #[test]
 fn where_the_clock_of_the_key_is_ahead_of_its_machines_a_request_is_as_suspect_as_ever() {
-    // What names it, and its times by the key's clock.
+    // The header that names the request, and its times by the key's clock.
     let of = |(name, value): (&str, &str), sent_s: Option<i64>, deadline_ms: i64| {
         let mut headers = Headers::from_iter([(name, value)]);
         headers.append("semel-deadline", deadline_ms.to_string());
@@ -403,7 +403,7 @@ fn where_the_clock_of_the_key_is_ahead_of_its_machines_a_request_is_as_suspect_a
     };
     for named in [("idempotency-key", "a"), ("semel-session", "\"s\";epoch=1;seq=1")] {
         for ahead_s in [6, 60, 600, 90_000] {
-            // It came, ended the object, and comes again to the next.
+            // It came, ended the object, and comes again to the next one.
             for later_s in 0..6 {
                 let restarted_ms = START_MS + later_s * 1000;
                 let headers = of(named, Some(START_S + ahead_s), restarted_ms + ahead_s * 1000 + 10_000);
@@ -431,7 +431,7 @@ fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
         suspects.answered(&call.headers(), &answer);
     };
     assert!(has(&suspects, &place(SESSION, 1)));
-    // What runs nothing of it says nothing of what would.
+    // A request that runs nothing of the session says nothing of what would run.
     for call in [numbered_of(SESSION, 9), change("a"), get("/count")] {
         answered(&mut suspects, &call);
         assert!(has(&suspects, &place(SESSION, 1)), "{call:?}");
@@ -475,7 +475,7 @@ fn a_start_that_this_object_counted_is_no_dead_objects_though_it_has_forgotten_i
     }
     failing(&world, Trouble::None);
     world.send(&change("a")).is_executed(200);
-    // Where the object has died, nobody says so.
+    // If the object has died, the host doesn't say so.
     for _ in 0..3 {
         ends(&mut world, &change("b"));
     }

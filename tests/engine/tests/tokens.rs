@@ -1,4 +1,4 @@
-//! Who a bearer token says that somebody is, and which tokens say nothing.
+//! Which principal a bearer token names, and which tokens name none.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -42,7 +42,7 @@ fn refused(gate: &mut Gate, token: &str, why: &str) {
     }
 }
 
-/// Claims with some of them others; null: none.
+/// The usual claims, with some of them changed; null removes a claim.
 fn with(changes: &Value) -> Value {
     let mut claims = claims("alice");
     for (name, value) in changes.as_object().expect("an object") {
@@ -104,7 +104,7 @@ fn alg_none_is_refused_however_it_is_written() {
 
 #[test]
 fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
-    // Of these, keys are left out of what is fetched: it is not that nobody has one.
+    // Fetched keys of these algorithms are left out, so the refusal must not say that nobody has such a key.
     for alg in ["PS256", "RS512", "ES384", "Ed448"] {
         let header = json!({ "alg": alg, "kid": "of-the-issuer" }).to_string();
         refused(
@@ -132,7 +132,7 @@ fn ed25519_is_what_rfc_9864_calls_it_in_tokens_too_and_of_no_other_key() {
 fn a_key_is_never_used_for_another_algorithm() {
     for signer in Signer::ALL {
         for other in Signer::ALL.into_iter().filter(|other| other.alg() != signer.alg()) {
-            // The other's key is named, and signed is with one's own.
+            // The header names the other's key, and the token is signed with the signer's own.
             let header = json!({ "alg": signer.alg(), "kid": other.kid() }).to_string();
             refused(&mut gate(), &signer.token_with(&header, &claims("alice").to_string()), "algorithm");
             let header = json!({ "alg": other.alg(), "kid": other.kid() }).to_string();
@@ -143,7 +143,7 @@ fn a_key_is_never_used_for_another_algorithm() {
 
 #[test]
 fn a_public_key_is_no_secret() {
-    // What an attacker has: the bytes of a public key, in every form, taken for a secret of HS256.
+    // An attacker has the bytes of a public key, in every form, and uses them as a secret of HS256.
     for public in [Signer::Rs256(0x87), Signer::Es256(7), Signer::EdDsa(7)] {
         let jwk = public.jwk();
         let part = |name: &str| BASE64.decode(jwk[name].as_str().unwrap_or_default()).expect("base64url");
@@ -358,7 +358,7 @@ fn what_was_said_of_a_signature_is_said_of_that_token_alone_and_once() {
         matches!(gate.admit(&bobs, START_MS), Err(Refusal::Problem(problem)) if problem.code == Code::Unauthorized)
     );
     assert_eq!(asked(&mut gate, &bobs), of_bob, "a refusal is not remembered");
-    // A key that the host can't use is nobody's fault who has a token of it.
+    // If the host can't use a key, this is not the fault of whoever has a token of it.
     gate.signature_checked(of_bob, None);
     assert!(matches!(gate.admit(&bobs, START_MS), Err(Refusal::Problem(problem)) if problem.code == Code::Unavailable));
     let of_alice = asked(&mut gate, &alices);

@@ -1,11 +1,11 @@
-//! What many rows come to is kept, so that an object that starts need not count them; and is never kept past a change.
+//! The totals of many rows are kept, so that an object that starts need not count them. They are never kept past a change.
 
 use semel_core::server::Value;
 use semel_core::server::engine::chores::TOTALS_ROWS_MIN;
 use semel_core::server::engine::opening::PAGE_ROWS;
 use semel_support::*;
 
-/// What is done to a key.
+/// Something that is done to a key.
 type Act = fn(&mut World);
 
 const RETENTION_S: i64 = 1_000;
@@ -31,7 +31,7 @@ fn crowded() -> World {
     world
 }
 
-/// Checks what is kept, if anything is, against the rows. Whether there is anything.
+/// Compares the kept totals with the rows, if there are any. Returns whether there are.
 #[track_caller]
 fn is_kept(world: &World) -> bool {
     let kept = world.database.query("SELECT rows, records, clock_ms, oldest_ms, due_ms FROM semel_totals");
@@ -50,14 +50,14 @@ fn an_object_that_starts_counts_no_rows_that_were_counted() {
     assert!(is_kept(&world));
     let counted = world.count().expect("a count");
     assert_eq!(counted.records, TOTALS_ROWS_MIN + 3);
-    // Whoever counted would find fewer.
+    // A count of the rows would find one less.
     world.database.tamper("DELETE FROM semel_records WHERE id = 'n1'");
     world.restart();
     assert_eq!(world.count().expect("a count"), counted);
     assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S + 1) * 1000));
 }
 
-/// A key of which nothing was kept: many records, of which some carry packed tombstones, others, and chunks.
+/// A key without kept totals: it has many records, some of which carry packed tombstones, and chunks.
 fn uncounted() -> World {
     let mut world = crowded();
     world.send(&change("carries").ack_until("first", UNTIL_MS)).is_executed(200);
@@ -78,10 +78,10 @@ fn an_object_looks_at_its_rows_in_bounded_pages_and_knows_what_one_turn_would_ha
     while paged.open().expect("a page") {
         pages += 1;
     }
-    // A page may have no rows: the last of records, and that of chunks.
+    // A page may have no rows: the last of the records, and that of the chunks.
     let rows = counted.records + counted.tombstones;
     assert!(pages <= rows / PAGE_ROWS + 4, "{pages} pages of {rows} rows");
-    // Whatever the constant says: who waits meanwhile does for no more rows at a time.
+    // Whatever the constant says, a request that waits meanwhile doesn't wait for more rows at a time.
     assert!(pages >= rows / 1_500, "{pages} pages of {rows} rows");
     assert!(!paged.open().expect("nothing more"));
     assert_eq!(paged.count().expect("a count"), counted);
@@ -133,7 +133,7 @@ fn whatever_changes_a_row_takes_away_what_was_kept_in_the_same_commit() {
         let mut world = crowded();
         call(&mut world);
         assert!(!is_kept(&world), "{what}");
-        // It is counted anew once the object is let alone.
+        // They are counted again once the object is left alone.
         world.wake().expect("it wakes");
         assert_eq!(is_kept(&world), world.rows() >= TOTALS_ROWS_MIN, "{what}");
     }
@@ -174,7 +174,7 @@ fn a_sweep_without_requests_keeps_it_up_page_by_page() {
     while world.sweep_page().expect("a page") {
         assert_eq!(is_kept(&world), world.rows() >= TOTALS_ROWS_MIN);
         pages += 1;
-        // In the middle, a start goes on with no more than what is left.
+        // In the middle, an object starts and goes on with what is left.
         if pages == 1 {
             world.restart();
         }
@@ -208,7 +208,7 @@ fn what_records_carry_is_known_after_a_start_as_long_as_it_lasts() {
     world.send(&change("first")).is_problem(410, "acknowledged", "yes", "never");
 }
 
-/// A key with many sessions, written behind the engine's back, that has been woken. Half of them have a place.
+/// A key with many sessions, written behind the engine's back, that has been woken. Half of the sessions have a place.
 fn with_sessions() -> World {
     let mut world = World::with(|config| {
         config.retention_s = RETENTION_S;
@@ -236,7 +236,7 @@ fn an_object_that_starts_looks_at_no_session_that_was_counted() {
     let kept = |world: &World| world.database.query("SELECT sessions, used_ms, clock_ms FROM semel_totals");
     let expected = [TOTALS_ROWS_MIN + 1, START_MS, START_MS + 7_000].map(Value::from);
     assert_eq!(kept(&world), [expected.to_vec()]);
-    // Whoever looked would find fewer, and none that was ever used.
+    // A look at the rows would find fewer sessions, and none that was ever used.
     world.database.tamper("DELETE FROM semel_sessions WHERE number > 9");
     world.database.tamper("DELETE FROM semel_places");
     world.wall_ms = START_MS;

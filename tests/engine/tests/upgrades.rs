@@ -1,7 +1,9 @@
-//! Tables of every version are opened, and say what they said. Each is in `tests/engine/fixtures/`, as the build of its time left it.
+//! Tables of every version can be opened, and answer as before. Those of each version are in `tests/engine/fixtures/`, as the
+//! build of its time left them.
 //!
-//! To make the one of a new version: `SEMEL_FIXTURE=tests/engine/fixtures/version-N.sql cargo test -p semel-engine-tests --test
-//! upgrades`. One that was released never changes.
+//! To make the fixture of a new version:
+//! `SEMEL_FIXTURE=tests/engine/fixtures/version-N.sql cargo test -p semel-engine-tests --test upgrades`. The fixture of a
+//! released version never changes.
 
 use semel_core::server::storage::schema::SCHEMA_VERSION;
 use semel_support::*;
@@ -16,19 +18,19 @@ const VERSIONS: [&str; 5] = [
 ];
 /// The first version with sessions.
 const WITH_SESSIONS: i64 = 3;
-/// What is committed is read by people.
+/// A limit, because people read what is committed.
 const FIXTURE_BYTES_MAX: usize = 16_384;
 
 fn world() -> World {
     World::with(|config| config.retention_s = RETENTION_S)
 }
 
-/// First sent and by, in s after the start.
+/// A call with a first-sent and a deadline, in s after the start.
 fn sent(id: &str, first_sent_s: i64, by_s: i64) -> Call {
     post("/count").id(id).first_sent_s(START_S + first_sent_s).deadline_ms(START_MS + by_s * 1000)
 }
 
-/// A key with a record in every state, and, from the version on that has them, with sessions.
+/// A key with a record in every state and, from the version that introduced them, with sessions.
 fn play(version: i64) -> World {
     let mut world = play_records();
     if version < WITH_SESSIONS {
@@ -81,7 +83,7 @@ fn play_records() -> World {
     world
 }
 
-/// What a database holds, as statements that make it.
+/// What a database holds, as statements that create it.
 fn dump(world: &World) -> String {
     let mut script = String::new();
     let text = |value: &semel_core::server::Value| value.clone().into_text().unwrap_or_default();
@@ -115,7 +117,7 @@ fn open(fixture: &str) -> World {
     world
 }
 
-/// Everything that can be asked of what is there.
+/// Everything that can be asked about what is there.
 fn calls(version: i64) -> Vec<Call> {
     let later = RETENTION_S + 1;
     let ids = [
@@ -155,7 +157,7 @@ fn calls(version: i64) -> Vec<Call> {
     calls
 }
 
-/// What a key says, now and as time goes by, and in fresh objects.
+/// The answers of a key, now and as time passes, and in new objects.
 fn answers(world: &mut World, version: i64) -> Vec<Reply> {
     let mut answers = Vec::new();
     for (pass_s, restarts) in

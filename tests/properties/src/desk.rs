@@ -42,7 +42,8 @@ const KEPT: &[&str] = &[
     "SELECT * FROM tally",
 ];
 
-/// Texts that have no number though they may, and are in more rows than the one that was written before it could have one.
+/// Texts in more than two rows that have no number though they could have one. Rows that were written before a text could get its
+/// number hold the text itself.
 const UNNUMBERED: &str = "SELECT text, count(*) FROM (SELECT principal AS text FROM semel_records WHERE typeof(principal) = 'text' \
      UNION ALL SELECT headers FROM semel_records WHERE typeof(headers) = 'text') \
      WHERE length(text) <= 256 AND (SELECT count(*) FROM semel_texts) < 128 GROUP BY text HAVING count(*) > 2";
