@@ -43,7 +43,8 @@ export function explain(error, isChange = false) {
   return { what, advice, outcome: isChange ? outcomes[error.executed] : undefined };
 }
 
-function sentence(text) {
+/** A message as a sentence: with a capital, and a full stop. */
+export function sentence(text) {
   const begun = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }
