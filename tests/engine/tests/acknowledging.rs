@@ -299,8 +299,7 @@ fn a_run_of_replays_writes_a_row_once_in_ten_seconds() {
     let attempt = |world: &World, ms: i64| change("a").deadline_ms(world.wall_ms + ms);
     world.send(&attempt(&world, 10_000));
     world.send(&attempt(&world, 20_000));
-    // A write makes the object forget what it knew of the row. So the second of these two reads the row, and the object knows it
-    // from then on.
+    // A write makes the object forget what it knew. Of the two attempts after it, the second looks at the tables again.
     world.send(&attempt(&world, 20_000));
     world.send(&attempt(&world, 20_000));
     let writes = |world: &mut World, ms: i64| {

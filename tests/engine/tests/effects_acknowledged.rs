@@ -131,8 +131,8 @@ fn a_closing_whose_deadline_is_refused_tells_nothing_of_its_place() {
     let take_over = next(&mut alice, "/sessions");
     told_of(&mut alice, &mut bob, &take_over);
     let credit = next(&mut alice, "/credit");
-    // The closing of a place that was taken names the earlier epoch. If it could be malformed, the refusal would say something of
-    // the place.
+    // The place was taken, so the credit goes under the earlier epoch. There, a `key-invalid` because of the seq would say something
+    // of the place.
     given_up(&mut alice, &credit);
     alice.pass_ms(3_600_000);
     let refused = next(&mut alice, "/cancel");

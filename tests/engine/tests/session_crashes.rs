@@ -127,7 +127,7 @@ fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_
     }
     world.crashed(&numbered(3, 1)).is_problem(410, "poisoned", "no", "never");
     world.send(&numbered(3, 2)).is_executed(200);
-    // The same for requests that end the process: however often, the next place can run.
+    // The same for requests that end the process. However often that happened, the next holder's request runs.
     for epoch in 3..=8 {
         world.start(&numbered(epoch, 3));
         world.restart();

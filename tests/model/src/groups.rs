@@ -3,8 +3,8 @@
 //!
 //! How it models the host and the runtime:
 //! - The runtime commits a turn of an object as a whole, and lets no answer out before. So the state has the durable tables, and
-//!   the tables on which the object works. When a commit is done, the former become the latter, and the requests of the turn are
-//!   answered.
+//!   the tables on which the object works. When a commit is done, the latter become the durable ones, and the requests of the turn
+//!   are answered.
 //! - A request that arrives during a commit waits. Afterwards all that wait are executed in one turn, in the order in which they
 //!   arrived. If there are more than a turn takes, the rest wait for the next turn.
 //! - Several that wait are first executed together, in one transaction of the engine within that of the turn. If that is not

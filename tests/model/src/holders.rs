@@ -7,8 +7,8 @@
 //! - A message stays on its way for good: it may arrive at any time, and again. An answer arrives at once or never, as for the
 //!   tabs without a session ([`crate::tabs`]).
 //! - Each transaction is a step of its own, in the order in which the tab asks for it, and its report comes in the same step. A
-//!   reported transaction is durable, as in the strict stores of sessions. If a tab crashes, the store has made none, some or all
-//!   of the transactions that it asked for, in their order.
+//!   reported transaction is durable, as in the strict stores of sessions. If a tab crashes, the store has made none, the first
+//!   ones, or all of the transactions that it asked for.
 //! - A tab may crash between any two steps, and loses everything but the store. A tab that loses the session lives on until it
 //!   crashes, and doesn't know of its loss before the key tells it: the zombie.
 //! - The application makes requests in a tab after the tab took the session over and looked at what others left, as

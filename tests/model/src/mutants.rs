@@ -1,5 +1,5 @@
-//! For each rule of the core, and for each flaw of a host that commits together: the scope and the property that show its absence
-//! or its presence.
+//! For each rule of the core, the scope and the property that show when it is switched off; and for each flaw of a host that
+//! commits together, the scope and the property that show the flaw.
 //!
 //! Invariant: every rule and every flaw is listed.
 

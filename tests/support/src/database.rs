@@ -270,7 +270,7 @@ impl Database {
         rows.into_iter().flatten().filter_map(Value::into_text).collect()
     }
 
-    /// Looks at what is committed.
+    /// Calls `look` with a connection that sees what is committed.
     fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
         self.place.look(self.connection.borrow().as_ref(), look)
     }

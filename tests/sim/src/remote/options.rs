@@ -36,7 +36,7 @@ pub struct Options {
     pub refuse: u32,
     /// The share of requests that surely do not leave, in percent.
     pub unreachable: u32,
-    /// The share of requests that take long at the service, in percent.
+    /// The share of requests that take long, on their way or at the service, in percent.
     pub slow: u32,
     /// How long the key waits for an answer, in ms.
     pub timeout_ms: i64,
