@@ -120,7 +120,7 @@ fn filled(world: &World, kilobytes: u32) {
 
 #[test]
 fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() {
-    // Half of the limit is 9 MiB: twice 4 MiB, and a little more.
+    // Half of the limit is 9 MiB: room for two requests of 4 MiB each, and a little more.
     let mut world = World::with(|config| config.bytes_max = 2 * (9 << 20));
     world.send(&change("a")).is_executed(200);
     filled(&world, 20_000);

@@ -1,8 +1,8 @@
 //! What must hold of requests that a tab makes in order at a key, whoever sends them.
 //!
 //! Invariants:
-//! - A request takes effect only after each earlier one has taken effect, is answered, or will never have to: it was given up, or
-//!   is gone with the store or before it was stored.
+//! - A request takes effect only after each earlier one has taken effect or is answered, or never will: because it was given up,
+//!   or was lost with the store or before it was stored.
 //! - No request takes effect after one that was asked for later, not even a request that was given up.
 
 use super::{Oracle, Violation, violation};
