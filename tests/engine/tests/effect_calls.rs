@@ -222,7 +222,10 @@ fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
     let (count, mut bob) = (640, account("bob"));
     let mut alice = calling(count);
     let statements = alice.database.statements();
-    for _ in 0..count {
+    let first = alice.send_next().expect("a call");
+    assert!(alice.database.statements() - statements < 16, "nobody is silent yet, and none is looked for");
+    alice.sent(&first, Heard::Nothing("refused".to_owned()));
+    for _ in 1..count {
         let sending = alice.send_next().expect("a call");
         alice.sent(&sending, Heard::Nothing("refused".to_owned()));
     }
@@ -253,6 +256,21 @@ fn an_object_that_has_sent_to_very_many_keeps_a_bounded_number_of_lanes() {
 }
 
 #[test]
+fn a_lane_on_which_something_waits_is_kept_however_many_there_are() {
+    let mut alice = calling(1_001);
+    let last = "call:https://hangs-1000.example/";
+    alice.send(&transfer("again", &[last], 0)).is_executed(200);
+    let done = || Heard::Answered { status: 204, semel: String::new(), body: Vec::new() };
+    let mut urls = Vec::new();
+    while let Some(sending) = alice.send_next() {
+        alice.sent(&sending, done());
+        urls.push(sending.url);
+    }
+    assert_eq!(urls.len(), 1_002);
+    assert_eq!(urls.iter().filter(|url| last.ends_with(url.as_str())).count(), 2);
+}
+
+#[test]
 fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
     let (mut alice, _) = two();
     for id in ["t1", "t2"] {
@@ -265,11 +283,31 @@ fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
     alice.sent(&first, answered());
     let left = told(&mut alice);
     assert_eq!((left["lanes"][0]["waiting"].clone(), left["lanes"][0]["reason"].clone()), (json!(1), Value::Null));
+    assert_eq!(left["lanes"][0]["next"], Value::Null, "it waits for no instant");
     assert_eq!(left["next"], Value::Null, "no more are parked than are told");
     let next = alice.send_next().expect("the second");
     assert_ne!(next.headers.get("idempotency-key"), first.headers.get("idempotency-key"));
     alice.sent(&next, answered());
     assert_eq!(told(&mut alice)["lanes"], json!([]));
+}
+
+#[test]
+fn what_is_behind_one_that_was_given_up_leaves_as_soon_as_that_one_ends_though_it_has_no_answer() {
+    let (mut alice, _) = two();
+    for id in ["t1", "t2"] {
+        alice.send(&transfer(id, &["call:https://example.com/a"], 1));
+    }
+    let lost = || Heard::Nothing("lost".to_owned());
+    let first = alice.send_next().expect("a call");
+    alice.sent(&first, lost());
+    alice.pass_ms(1_000);
+    let again = alice.send_next().expect("the same call");
+    assert_eq!(alice.send_next(), None, "nothing is to be done on any silent lane");
+    let id = told(&mut alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
+    mended(&mut alice, "m", &format!("{id}/park")).is_executed(200);
+    alice.sent(&again, lost());
+    let next = alice.send_next().expect("the second");
+    assert_ne!(next.headers.get("idempotency-key"), first.headers.get("idempotency-key"));
 }
 
 #[test]

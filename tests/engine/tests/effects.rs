@@ -327,6 +327,27 @@ fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
     assert_eq!(parked[0]["reason"].as_str().map(|reason| reason.starts_with("410 acknowledged")), Some(true));
 }
 
+/// Nothing is known by then of what the other key has.
+#[test]
+fn what_comes_to_a_sender_that_was_put_back_while_it_asks_for_the_session_is_new_to_the_other_key() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 1));
+    drained(&mut alice, &mut bob);
+    alice.send(&transfer("t2", &["bob"], 1));
+    let mut copy = alice.copy();
+    for n in 3..=5 {
+        alice.send(&transfer(&format!("t{n}"), &["bob"], 1));
+    }
+    drained(&mut alice, &mut bob);
+    let take_over = copy.send_next().expect("a take-over");
+    copy.send(&transfer("t6", &["bob"], 1));
+    copy.send(&transfer("t7", &["bob"], 1));
+    let reply = delivered(&mut bob, &take_over);
+    copy.sent(&take_over, heard(&reply));
+    drained(&mut copy, &mut bob);
+    assert_eq!(bob.balance(), 7);
+}
+
 #[test]
 fn what_a_sender_that_was_put_back_sends_again_is_new_to_the_other_key() {
     let (mut alice, mut bob) = two();

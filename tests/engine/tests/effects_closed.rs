@@ -86,3 +86,17 @@ fn of_what_was_sent_nobody_says_that_it_never_ran_where_its_session_was_forgotte
     assert_eq!(bob.balance(), 5);
     assert_eq!(parked(&mut alice)[0]["executed"], "unknown");
 }
+
+#[test]
+fn what_was_given_up_and_had_been_refused_by_then_is_parked_with_that_as_its_reason() {
+    let (mut alice, mut bob, credit) = sent();
+    bob.handler.refuses.set(true);
+    assert_eq!(delivered(&mut bob, &credit).status(), 403);
+    alice.sent(&credit, Heard::Nothing("lost".to_owned()));
+    let id = told(&mut alice)["lanes"][0]["id"].as_str().expect("an id").to_owned();
+    mended(&mut alice, "m", &format!("{id}/park")).is_executed(200);
+    alice.pass_ms(1_000);
+    drained(&mut alice, &mut bob);
+    let first = parked(&mut alice)[0].clone();
+    assert_eq!((first["executed"].clone(), first["reason"].clone()), (json!("yes"), json!("answered 403: ")));
+}

@@ -265,6 +265,8 @@ fn an_administrator_sees_that_it_is_there_but_no_row_of_it() {
         let tombstones = world.count().expect("a count").tombstones;
         assert_eq!(world.send(&ask("")).json()["tombstones"], json!(tombstones), "{place}");
         assert_eq!(world.send(&plot).json()["tombstones"], json!([tombstones, 0]), "{place}");
+        let later = ask(&format!("/times?from={}&step=1000&count=2", START_MS + 999));
+        assert_eq!(world.send(&later).json()["tombstones"], json!([0, 0]), "{place}: they are before all steps");
         let page = world.send(&ask("/records")).json();
         let ids = page["records"].as_array().expect("records").iter().map(|record| record["id"].as_str());
         assert!(ids.into_iter().all(|id| id != Some("a")), "{place}: {page}");

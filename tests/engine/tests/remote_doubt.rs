@@ -68,25 +68,28 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
     }
 }
 
-/// Some services say by 422 that the first request is still being executed.
+/// Some services say by 422 that the first request is still being executed; from others, a 422 is an outcome.
 #[test]
 fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
-    for (name, value, passes) in
-        [("transient-error", "true", true), ("retry-after", "1", true), ("transient-error", "false", false)]
-    {
+    for (status, name, value, passes) in [
+        (422, "transient-error", "true", true),
+        (422, "retry-after", "1", true),
+        (422, "transient-error", "false", false),
+        (400, "retry-after", "1", false),
+    ] {
         let mut world = resend();
         let call = order("a");
         let sent = dispatched(&mut world, &call, 1);
         world.settle(&call, &sent, lost()).is_problem(503, "unavailable", "unknown", "same-id");
         let again = dispatched(&mut world, &call, 2);
         let headers = Headers::from_iter([(name, value)]);
-        let told = world.settle(&call, &again, Ended::Answered(Response { status: 422, headers, body: Vec::new() }));
+        let told = world.settle(&call, &again, Ended::Answered(Response { status, headers, body: Vec::new() }));
         if passes {
             told.is_problem(503, "unavailable", "unknown", "same-id");
             let third = dispatched(&mut world, &call, 3);
             assert_eq!(world.settle(&call, &third, answered(201, "made")).body(), b"made");
         } else {
-            assert_eq!((told.status(), told.only("semel-status")), (422, "executed"));
+            assert_eq!((told.status(), told.only("semel-status")), (status, "executed"));
         }
     }
 }
@@ -380,7 +383,9 @@ fn that_nothing_is_found_proves_nothing_too_early() {
     world.pass_ms(29_999);
     world.send(&call);
     let early = world.take_call().expect("a probe");
-    world.settle(&call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    let told = world.settle(&call, &early, answered(404, ""));
+    told.is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!(told.log(), None, "it was answered as it should be");
     assert_eq!(world.take_call(), None);
     world.pass_ms(1);
     world.send(&call);

@@ -2,7 +2,7 @@
 
 use semel_core::message::{Headers, Method};
 use semel_core::server::Answer;
-use semel_core::server::attempt::suspicion::{Suspects, is_new, is_suspect};
+use semel_core::server::attempt::suspicion::{Own, Started, Suspects, is_new, is_suspect};
 use semel_support::{Call, SESSION, START_MS, START_S, Trouble, World, cancel, get, numbered, post, take_over};
 
 fn change(id: &str) -> Call {
@@ -438,6 +438,7 @@ fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
     }
     answered(&mut suspects, &numbered_of(SESSION, 1));
     assert!(!has(&suspects, &place(SESSION, 2)) && has(&suspects, &place("another", 1)));
+    assert!(!has(&suspects, &change("a").headers()), "the object is not young");
 }
 
 #[test]
@@ -494,6 +495,7 @@ fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malforme
             (format!("semel-first-sent:@{}\n", START_S + 6), false),
             (format!("semel-first-sent:{START_S}\n"), false),
             ("semel-first-sent:@+1\n".to_owned(), false),
+            (format!("semel-first-sent:@+{START_S}\n"), false),
             ("semel-first-sent:@9999999999999999\n".to_owned(), false),
             (format!("semel-first-sent:@{START_S}\nsemel-first-sent:@{START_S}\n"), false),
             (format!("x-semel-first-sent:@{START_S}\n"), false),
@@ -520,4 +522,17 @@ fn of_too_many_sessions_it_is_forgotten_that_they_have_gone_on() {
     assert!(!has(&suspects, 0) && !has(&suspects, 4_095));
     suspects.answered(&place(4_096), &executed);
     assert!(has(&suspects, 0) && !has(&suspects, 4_096));
+}
+
+#[test]
+fn of_too_many_starts_an_object_forgets_that_they_are_its_own() {
+    let started = |seq: i64| Started::Place { session: 1, epoch: 1, seq };
+    let mut own = Own::default();
+    for seq in 0..64 {
+        own.add(started(seq));
+        own.add(started(seq));
+    }
+    assert!((0..64).all(|seq| own.has(&started(seq))), "one that starts twice counts once");
+    own.add(started(64));
+    assert!(!own.has(&started(0)) && own.has(&started(64)));
 }

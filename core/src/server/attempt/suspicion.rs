@@ -56,7 +56,7 @@ pub fn is_suspect(method: &Method, pathname: &str, headers: &Headers, started_ms
     if !may_be || !method.changes() || Path::begins_control(pathname) {
         return false;
     }
-    // This decides about most attempts.
+    // This decides about most attempts, and is cheaper; what follows would come to the same.
     let mut sent = headers.iter().filter(|(name, _)| *name == "semel-first-sent").map(|(_, value)| value);
     if says_new((sent.next(), sent.next()), started_ms, now_ms) {
         return false;
@@ -126,6 +126,7 @@ impl Suspects {
         }
     }
 
+    /// Whether the header shows that its session has gone on. This is cheaper than parsing the place, which would come to the same.
     fn has_gone_on(&self, headers: &Headers) -> bool {
         // A name with `";` in it is not found here, and is parsed afterwards.
         let name = headers.get("semel-session").and_then(|value| value.get(..value.find("\";")? + 1));

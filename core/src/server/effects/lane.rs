@@ -202,7 +202,7 @@ fn refused(code: Code, executed: Executed, was_taken: bool, (step, is_first): (S
     match (code.retry(), code) {
         (_, Code::SequenceGap | Code::Fenced) if !was_taken => Verdict::TakeOver(reason),
         // If it was not sent before this answer, it has not run, even if the session was forgotten.
-        (_, Code::SessionUnknown) if !was_taken && is_first => Verdict::TakeOver(reason),
+        (_, Code::SessionUnknown) if is_first => Verdict::TakeOver(reason),
         (Retry::SameId, Code::SequenceGap) => Verdict::Park(Executed::Unknown, reason),
         (Retry::SameId, _) => Verdict::Again(reason),
         // The number was taken, but not under an epoch that is known here.

@@ -222,6 +222,7 @@ impl Outbox {
                 continue;
             };
             is_any = true;
+            // The lanes behind it were looked at already: going on would only cost statements.
             if is_round && from > 0 && number > from {
                 break;
             }

@@ -39,6 +39,7 @@ impl<H: Handler> Engine<H> {
     /// Whether an attempt's request has an outcome of any kind, so that its handler won't run. Writes nothing; `false` if
     /// that is not known.
     pub fn has_outcome(&self, sql: &dyn Sql, headers: &Headers) -> bool {
+        // Without tables each statement would fail, with the same result.
         let Some(loaded) = self.loaded.as_ref().filter(|loaded| loaded.versions.engine > 0) else { return false };
         match Attempt::parse(headers, loaded.clock_ms) {
             Ok(Attempt { session: Some(Numbered { place, .. }), .. }) => {

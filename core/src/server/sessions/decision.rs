@@ -53,9 +53,6 @@ pub fn is_next(session: &Session, epoch: i64, seq: i64) -> bool {
 pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed_seq: i64, now_ms: i64) -> Decision {
     let Asked { epoch, seq, .. } = *asked;
     let (current, next) = (session.epochs.current(), session.last_seq() + 1);
-    if epoch > current && holds(Rule::EpochKnown) {
-        return Decision::Refuse(unknown());
-    }
     let of_epoch = |taken: &&Taken| taken.epoch == epoch || !holds(Rule::PlaceOfEpoch);
     if let Some(taken) = taken.filter(of_epoch).filter(|taken| holds_for(&taken.state)) {
         return decide_taken(taken, asked);

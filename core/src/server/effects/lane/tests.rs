@@ -45,6 +45,15 @@ fn a_take_over_that_expected_another_epoch_goes_on_from_that_or_learns_that_ther
 }
 
 #[test]
+fn a_take_over_that_is_answered_with_what_no_session_has_is_asked_for_again() {
+    let taken = |body| judge(&lane(1, None), 1, Step::TakeOver(None), false, answered(200, "executed", body));
+    assert_eq!(taken(r#"{"epoch":1,"lastSeq":0}"#), Verdict::Opened(1, 0));
+    for body in [r#"{"epoch":0,"lastSeq":0}"#, r#"{"epoch":1,"lastSeq":-1}"#, r#"{"epoch":1}"#, "no"] {
+        assert!(matches!(taken(body), Verdict::Again(_)), "{body}");
+    }
+}
+
+#[test]
 fn a_take_over_numbers_anew_what_the_other_key_can_t_have() {
     // The usual case: 7 was taken, 8 and 9 wait.
     let Opened { lane: on, kept, shift } = opened(&lane(9, None), 5, 7, Some(8));
