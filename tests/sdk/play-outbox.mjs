@@ -327,6 +327,7 @@ function thaw(world, { name, page }) {
 /** Freezes a tab in a moment, for `ms`. */
 async function freezesFor(world, tab, ms) {
   await world.pass(12);
+  if (tab.page.isGone || world.isCalm) return;
   freeze(world, undefined, tab);
   await world.sleep(ms);
   if (tab.page.isFrozen && !tab.page.isGone) thaw(world, tab);

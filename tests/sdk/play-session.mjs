@@ -55,6 +55,8 @@ export async function playSession(world) {
     const tab = { name: `tab ${(opened += 1)}`, page };
     page.number = opened;
     world.says(`${tab.name} opens`);
+    // In the midst of that.
+    if (freezes && world.happens(0.2)) world.outside.run(() => world.pass(30).then(() => tab.page.isGone || world.isCalm || freeze(world, tab)));
     tab.opens = page.run(async () => {
       const headers = () => {
         // Without a token, some calls are given up at this very moment.
@@ -88,6 +90,8 @@ export async function playSession(world) {
           break;
         } catch (error) {
           world.says(`${tab.name} could not open: ${error.message}`);
+          // It always answers what is read.
+          if (error.code === "store-blocked") faults.push(`${tab.name} was told that its store is blocked`);
           await world.sleep(10);
         }
       }
@@ -131,15 +135,13 @@ export async function playSession(world) {
     else if (tab.page.isFrozen) {
       if (what < 20) thaw(world, tab);
       else if (what < 24) tab.page.goes();
-      else await world.pass(25);
+      // One that has not opened yet may be frozen for longer than its store is waited for.
+      else await world.sleep(tab.isOpen || what < 70 ? world.below(25) : 40_000);
     } else if (what < 3) {
       world.says(`${tab.name} is gone`);
       tab.page.goes();
     } else if (what < 6 && freezes) {
-      world.says(`${tab.name} is frozen`);
-      tab.page.isUnlit = world.happens(0.2);
-      tab.page.frozenMs = world.time.ms;
-      tab.page.freeze();
+      freeze(world, tab);
     } else if (what < 10) {
       world.says(`${tab.name} goes ${tab.page.isOnline ? "offline" : "online"}`);
       tab.page.goesOffline(!tab.page.isOnline);
@@ -217,10 +219,17 @@ function dying(world, { name, page }, dies) {
   return { ...store, change };
 }
 
+function freeze(world, { name, page }) {
+  world.says(`${name} is frozen`);
+  page.isUnlit = world.happens(0.2);
+  page.frozenMs = world.time.ms;
+  page.freeze();
+}
+
 function thaw(world, { name, page }) {
   const ms = world.time.ms - page.frozenMs;
   world.says(`${name} thaws after ${ms}`);
   page.isUnlit = false;
-  page.thaw(world.happens(0.3) ? ms : 0);
+  page.thaw(world.happens(0.3) ? ms : 0, world.happens(0.5));
   page.hears(world.oneOf("pageshow", "resume"));
 }
