@@ -57,8 +57,9 @@ export function checked(name, value = CHOICES[name][0]) {
 }
 
 function originOf(url) {
-  // "a:" because `new URL(undefined, base)` would take "undefined" for a path of the page.
-  const { protocol, origin, href } = new URL(url ?? "a:", globalThis.location?.href);
+  // "a:" because `new URL(undefined, base)` would take "undefined" for a path of the page. Without a page, "a:/" makes a relative URL one that is refused
+  // below, by a message that names the option.
+  const { protocol, origin, href } = new URL(url ?? "a:", globalThis.location ?? "a:/");
   if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
   return origin;
 }

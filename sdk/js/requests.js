@@ -33,7 +33,7 @@ export function storable(headers) {
   for (const [name] of [...headers]) {
     if (isOfConnection(name)) headers.delete(name);
     if (/^(authorization|cookie)$/.test(name)) throw new TypeError(`semel: ${name} is for the option headers`);
-    if (/^(idempotency-key$|semel-)/.test(name)) throw new TypeError(`semel: ${name} is set here`);
+    if (/^(idempotency-key$|semel-)/.test(name)) throw new TypeError(`semel: ${name} is for the option id or key`);
   }
   return toLines(headers);
 }

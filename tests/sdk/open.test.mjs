@@ -131,6 +131,7 @@ test("in a browser, open and a session say where their module is missing, and th
 test("open without options is a TypeError", async () => {
   for (const nothing of [undefined, null, {}]) is(await rejection(Semel.open(nothing)), "TypeError");
   assert.equal((await rejection(Semel.open({}))).message, "semel: url is an http or https origin", "what is missing is told");
+  assert.equal((await rejection(Semel.open({ url: "api.example.com" }))).message, "semel: url is an http or https origin", "so is what lacks its https://");
 });
 
 test("where there is no IndexedDB, open rejects unless a store or memory is asked for, and nothing is sent", async () => {

@@ -124,6 +124,15 @@ fn a_malformed_body_of_a_cancellation_is_body_invalid() {
 }
 
 #[test]
+fn what_is_rolled_back_is_told_where_the_reason_is() {
+    let mut world = World::new();
+    let reply = world.send(&post("/status/500").id("a"));
+    reply.is_problem(500, "rolled-back", "no", "same-id");
+    assert!(reply.field("detail").ends_with("the log of the Worker says why"), "{}", reply.field("detail"));
+    assert!(reply.log().is_some_and(|log| log.starts_with("rolled back: ")), "{:?}", reply.log());
+}
+
+#[test]
 fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back() {
     let many = |count: usize| {
         (0..count).fold(post("/headers").id("a"), |call, n| call.header(&format!("x-answer-x-{n}"), "1"))

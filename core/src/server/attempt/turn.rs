@@ -323,6 +323,9 @@ impl Turn<'_> {
 
 /// The reason goes only to the log, because it may hold what no client should see.
 pub(in crate::server) fn rolled_back(reason: &str) -> Answer {
-    let problem = Problem::new(Code::RolledBack, "the handler failed; all that it did was undone");
+    let problem = Problem::new(
+        Code::RolledBack,
+        "the handler failed, and all that it did was undone; the log of the Worker says why",
+    );
     Answer::problem(&problem).with_log(format!("rolled back: {reason}"))
 }
