@@ -11,6 +11,7 @@ const worker = await unstable_startWorker({
   config: fileURLToPath(new URL("wrangler.toml", import.meta.url)),
   // Serve everybody, whatever keys for tokens `wrangler.toml` and `.dev.vars` set.
   bindings: { SEMEL_OPEN: plain("true"), SEMEL_JWT_KEYS: plain(""), SEMEL_JWKS_URL: plain("") },
+  // "log" instead of "none" shows the log of the Worker, which has the reason of each `rolled-back`.
   dev: { persist: false, inspector: false, logLevel: "none", server: { hostname: "127.0.0.1", port: 0 } },
 });
 after(() => worker.dispose());
