@@ -57,10 +57,10 @@ export function checked(name, value = CHOICES[name][0]) {
 }
 
 function originOf(url) {
-  // "a:" because `new URL(undefined, base)` would take "undefined" for a path of the page. Without a page, "a:/" makes a relative URL one that is refused
-  // below, by a message that names the option.
-  const { protocol, origin, href } = new URL(url ?? "a:", globalThis.location ?? "a:/");
-  if (!/^https?:$/.test(protocol) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
+  // "a:/" because `new URL(undefined, base)` would take "undefined" for a path of the page. Without a page, it makes a relative URL one that is refused
+  // below, by a message that names the option. An origin that begins with "http" is one of http or https: unknown schemes have none.
+  const { origin, href } = new URL(url ?? "a:/", globalThis.location ?? "a:/");
+  if (!/^http/.test(origin) || href !== `${origin}/`) throw new TypeError("semel: url is an http or https origin");
   return origin;
 }
 

@@ -28,6 +28,7 @@ fn of_a_batch_that_cannot_be_read_nothing_runs() {
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "Semel-Principal": "\"bob\"" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "Authorization": "Bearer b" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "": "1" } }),
+        json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x a": "1" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "1\nsemel-principal:\"bob\"" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": " 1" } }),
         json!({ "id": "a", "method": "POST", "path": "/count", "headers": { "x-a": "\u{2028}" } }),

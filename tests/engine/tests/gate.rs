@@ -182,6 +182,8 @@ fn a_claim_limits_methods_and_keys() {
         (&json!({}), "POST", "/keyed/1", "alice 1"),
         (&get, "GET", "/keyed/1", "alice 1"),
         (&get, "HEAD", "/keyed/1", "alice 1"),
+        (&json!({ "methods": ["HEAD"] }), "HEAD", "/keyed/1", "alice 1"),
+        (&json!({ "methods": ["HEAD"] }), "GET", "/keyed/1", "forbidden"),
         (&get, "POST", "/keyed/1", "forbidden"),
         (&get, "POST", &control("acks"), "forbidden"),
         (&get, "POST", &control("cancel"), "forbidden"),
@@ -294,6 +296,21 @@ impl Table for Kept {
 }
 
 #[test]
+fn why_nobody_can_be_let_in_is_in_the_log_and_why_somebody_is_not_is_not() {
+    let mut gate = gate(&[("SEMEL_JWKS_URL", "https://id.example/jwks"), ("SEMEL_JWT_AUDIENCE", AUDIENCE)]);
+    let log = |route: Route| match route {
+        Route::Answer(answer) => answer.log,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask(&mut gate, "GET", "/count", bearer(&token("alice"))), Route::Wait);
+    gate.keys_fetched(None, START_MS).expect_err("no keys");
+    let unavailable = ask(&mut gate, "GET", "/count", bearer(&token("alice")));
+    assert_eq!(outcome(&unavailable), "unavailable");
+    assert!(log(unavailable).is_some());
+    assert_eq!(log(ask(&mut gate, "GET", "/count", Headers::new())), None);
+}
+
+#[test]
 fn a_gate_that_is_made_anew_gives_nobody_a_rate_back() {
     let kept = Kept::default();
     let renewed = || {
@@ -356,6 +373,12 @@ fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_add
     for other in ["2001:db8:0:1::1", "2001:db8:1::1", "2001:db8:0:2:0:0:0:1", "2001:db8::3:0:0:0:1", "::1", "192.0.2.5"]
     {
         assert_eq!(open(socket, from(other)), "socket a", "{other}");
+    }
+    // An IPv4 address counts as a whole, also if it is written as IPv6.
+    for mapped in ["::ffff:192.0.2.1", "::ffff:192.0.2.2"] {
+        for expected in ["socket a", "socket a", "socket a", "rate-limited"] {
+            assert_eq!(open(socket, from(mapped)), expected, "{mapped}");
+        }
     }
     // Nothing else may be opened without a token, and a socket only in this way.
     for path in ["/semel/v1/keys/a/batch", "/socket", "/semel/v1/keys/a/socket/x", "/semel/v1/keys//socket"] {

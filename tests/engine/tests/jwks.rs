@@ -261,3 +261,44 @@ fn a_problem_of_the_gate_is_the_one_in_the_table() {
     };
     assert_eq!((problem.code, problem.executed), (Code::Unavailable, Code::Unavailable.executed()));
 }
+
+#[test]
+fn a_url_for_keys_needs_an_audience_and_a_deployment_that_asks_for_tokens() {
+    let access = |is_open: bool, set: &[(&str, &str)]| {
+        let set: Vec<(String, String)> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Access::from_settings(is_open, |asked| {
+            set.iter().find(|(name, _)| name == asked).map(|(_, value)| value.clone())
+        })
+        .err()
+        .unwrap_or_default()
+    };
+    let (url, audience) = (("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE));
+    assert_eq!(access(false, &[url, audience]), "");
+    assert!(access(false, &[url]).contains("SEMEL_JWT_AUDIENCE is not set"));
+    assert!(access(true, &[url, audience]).contains("SEMEL_OPEN"));
+}
+
+#[test]
+fn a_set_of_too_many_keys_is_none() {
+    let set = |count: u8| {
+        let keys: Vec<_> = (0..count).map(|_| OLD.jwk()).collect();
+        json!({ "keys": keys }).to_string()
+    };
+    let mut gate = with_url();
+    is(asked(&mut gate, OLD, START_MS), "wait", true);
+    let error = gate.keys_fetched(Some(&set(101)), START_MS).expect_err("too many");
+    assert!(error.contains("more than 100 keys"), "{error}");
+    gate.keys_fetched(Some(&set(100)), START_MS).expect("keys");
+    assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
+}
+
+/// A fetch that hangs is none that failed: its pause is over for who has a key.
+#[test]
+fn a_key_that_is_too_old_serves_while_a_fetch_hangs_longer_than_it_may() {
+    let mut gate = with_fetched(&[OLD]);
+    let late_ms = START_MS + 6 * MINUTE_MS;
+    is(asked(&mut gate, OLD, late_ms), "wait", true);
+    is(asked(&mut gate, OLD, late_ms + 4_999), "wait", false);
+    is(asked(&mut gate, OLD, late_ms + 5_000), "let in", false);
+}

@@ -4,6 +4,7 @@ use semel_core::id::Principal;
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::edge::router::{Route, route, turn_wait_ms};
+use semel_core::server::head::HEADER_BYTES_MAX;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Access, Config, Context, Failure, Gate, Handler, KeyRule, Sql};
 use semel_support::call::control;
@@ -47,6 +48,8 @@ fn nobody_is_served_unless_the_deployment_is_open() {
             "after-fix",
         );
     }
+    let reply = answered(&world, &change("/count").header("authorization", "Bearer alice"));
+    assert!(reply.field("detail").contains("no authentication is configured"), "what is to be done is said");
     answered(&world, &get("/semel/v1/health")).is_read(200);
     answered(&world, &Call::new("OPTIONS", "/count"));
 }
@@ -229,7 +232,7 @@ fn who_comes_too_late_to_start_waits_for_no_turn() {
 
 #[test]
 fn options_allows_every_request_header_and_exposes_every_response_header() {
-    let call = Call::new("OPTIONS", "/anything//at/all").header("access-control-request-headers", "x-own, x bad");
+    let call = Call::new("OPTIONS", "/anything//at/all").header("access-control-request-headers", "x-own, , x bad");
     let reply = answered(&World::new(), &call);
     assert_eq!((reply.status(), reply.body()), (204, b"".as_slice()));
     let listed = |name: &str| reply.only(name).to_ascii_lowercase().split(", ").map(str::to_owned).collect::<Vec<_>>();
@@ -249,7 +252,9 @@ fn options_allows_every_request_header_and_exposes_every_response_header() {
     ] {
         assert!(allowed.contains(&name.to_owned()), "{name}");
     }
-    assert!(!allowed.contains(&"x bad".to_owned()));
+    for bad in ["x bad", ""] {
+        assert!(!allowed.contains(&bad.to_owned()), "{bad:?}");
+    }
     let methods = listed("access-control-allow-methods");
     for method in ["get", "head", "post", "put", "patch", "delete"] {
         assert!(methods.contains(&method.to_owned()), "{method}");
@@ -273,6 +278,21 @@ fn every_answer_may_be_read_by_any_origin_refusals_too() {
     for call in [Call::new("OPTIONS", "/x"), get("/unhandled"), get("/semel/v1/health")] {
         assert_eq!(answered(&World::new(), &call).only("access-control-allow-origin"), "*");
     }
+}
+
+#[test]
+fn a_head_that_is_too_large_reaches_no_object_whatever_it_asks_for() {
+    let large = "x".repeat(HEADER_BYTES_MAX);
+    for call in [change("/count"), get("/count"), get("/semel/v1/health"), Call::new("OPTIONS", "/count")] {
+        answered(&World::new(), &call.header("x-large", &large)).is_problem(413, "too-large", "no", "after-fix");
+    }
+}
+
+#[test]
+fn an_open_deployment_has_no_limit_that_nobody_set() {
+    let mut gate = Gate::new(Access::from_settings(true, |_| None).expect("settings"));
+    let alice = Principal::new("alice").expect("a principal");
+    assert!((0..10_000).all(|_| gate.take_one(&alice, START_MS).is_ok()));
 }
 
 #[test]

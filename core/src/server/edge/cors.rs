@@ -168,6 +168,8 @@ mod tests {
             assert!(!lets_open(&listed, Some(origin)), "{origin}");
             assert!(lets_open(&Cors::Any, Some(origin)), "{origin}");
         }
+        // Without a host there is none of its own.
+        assert!(!listed.lets_open(&Headers::from_iter([("origin", "null")])));
     }
 
     #[test]
@@ -175,6 +177,8 @@ mod tests {
         assert_eq!(Cors::from_settings(false, |_| None), Ok(Cors::Listed(Vec::new())));
         assert_eq!(Cors::from_settings(true, |_| None), Ok(Cors::Any));
         assert_eq!(cors("*"), Ok(Cors::Any));
+        let of_another_scheme = "web2+a.b-c://app.example";
+        assert_eq!(cors(of_another_scheme), Ok(Cors::Listed(vec![of_another_scheme.to_owned()])));
         assert_eq!(stamped(&Cors::Any, None).len(), 2, "and nothing varies");
     }
 
@@ -185,6 +189,9 @@ mod tests {
             "app.example",
             "https://",
             "HTTPS://app.example",
+            "hTTPS://app.example",
+            "1https://app.example",
+            "ht_tps://app.example",
             "null",
             "* https://a",
             "https://*.example",
