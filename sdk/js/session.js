@@ -50,7 +50,8 @@ export const sessions = (source, Made) => {
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
     if (after !== undefined && !(Number.isSafeInteger(after) && after >= 0)) throw new RangeError("semel: after is the number of an epoch");
     for (const each of [onrecovered, onpaused, onended]) if (typeof (each ?? load) !== "function") throw new TypeError("semel: onrecovered, onpaused and onended are functions");
-    if (setup.store && !store) throw new TypeError("semel: where the outbox has a store, give the option store");
+    // Rows of both in one store would be damage to either: nothing of it would ever be sent again.
+    if (setup.store && (store ?? setup.store) === setup.store) throw new TypeError("semel: where the outbox has a store, give the session another, by its option store");
     if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) throw new TypeError("semel: a store has the methods load, change and remove");
     const encoded = encodedKey(key);
     if (encoded === undefined) throw new TypeError("semel: a session is at a key");

@@ -473,6 +473,13 @@ test("wrong calls are refused before anything is sent", async (t) => {
   assert.equal(server.calls.length, length);
 });
 
+test("the store of its outbox is none for a session: one would take the other's rows for damage, and nothing would be sent again", async (t) => {
+  const store = new SharedRows();
+  const { semel, server } = await outbox(t, { store });
+  await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: where the outbox has a store, give the session another, by its option store"));
+  assert.deepEqual([server.calls, store.closed], [[], 0]);
+});
+
 test("a take-over that is refused rejects, and an outbox with a store of its own asks for one", async (t) => {
   const { semel, server } = await outbox(t, { store: new SharedRows() });
   await assert.rejects(semel.session("accounts/a", "s"), /option store/);
