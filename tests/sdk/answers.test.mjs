@@ -187,6 +187,6 @@ test("the codes of the client in index.d.ts are those of the core and of who clo
   assert.ok(codes.length > 3);
   for (const code of codes) assert.ok(TYPES.includes(` * - \`${code}\`: `), code);
   const unknown = rows.filter(([, , executed]) => executed === "Unknown").map(([, code]) => code);
-  const [, told] = /Whether the request ran can't be told: ([^.]*)\./.exec(TYPES);
+  const [, told] = /Nobody can tell whether the request ran: ([^.]*)\./.exec(TYPES);
   assert.deepEqual([...told.matchAll(/`([a-z-]+)`/g)].map(([, code]) => code), [...unknown, "outcome-unknown"], "what OutcomeUnknownError stands for");
 });
