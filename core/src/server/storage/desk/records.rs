@@ -213,7 +213,7 @@ impl Texts {
             Some(number) => number,
             None if self.0.len() >= TEXTS_MAX => None,
             None => {
-                let number = rows::number(sql, text)?;
+                let number = rows::number_of_text(sql, text)?;
                 self.0.push((text.to_owned(), number));
                 number
             }

@@ -8,10 +8,8 @@
 use super::state::{Epochs, Rows, Session, Taken, TakenState};
 use crate::fingerprint::Fingerprint;
 use crate::id::Principal;
-use crate::message::Headers;
 use crate::server::storage::crashes::Count;
-use crate::server::storage::record::Outcome;
-use crate::server::storage::rows::number;
+use crate::server::storage::rows::{number, outcome_of, outcome_values};
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 use crate::session::SessionName;
 use std::sync::Arc;
@@ -76,11 +74,7 @@ fn taken_of(row: Row) -> Option<Taken> {
     let [epoch, at_ms, state, fingerprint, status, headers, body] = <[Value; 7]>::try_from(row).ok()?;
     let state = match state.as_integer()? {
         number::EXECUTED => {
-            let outcome = Outcome {
-                status: u16::try_from(status.as_integer()?).ok().filter(|status| (200..=599).contains(status))?,
-                headers: Headers::from_stored(&headers.into_text()?)?,
-                body: body.into_blob()?,
-            };
+            let outcome = outcome_of(&status, headers, body)?;
             TakenState::Executed(Fingerprint::from_bytes(&fingerprint.into_blob()?)?, Arc::new(outcome))
         }
         number::POISONED => TakenState::Poisoned(Fingerprint::from_bytes(&fingerprint.into_blob()?)?),
@@ -104,8 +98,7 @@ pub(in crate::server) fn write_taken(sql: &dyn Sql, session: i64, seq: i64, take
     let mut outcome = [Value::Null, Value::Null, Value::Null];
     let (state, fingerprint) = match &taken.state {
         TakenState::Executed(fingerprint, recorded) => {
-            let Outcome { status, headers, body } = &**recorded;
-            outcome = [i64::from(*status).into(), headers.to_lines().into(), body.as_slice().into()];
+            outcome = outcome_values(recorded);
             (number::EXECUTED, fingerprint.as_bytes().into())
         }
         TakenState::Poisoned(fingerprint) => (number::POISONED, fingerprint.as_bytes().into()),
