@@ -52,9 +52,9 @@ export async function keys(session) {
   found.sort((one, other) => other.bytes - one.bytes).forEach(show);
   if (terminal.isJson) return;
   if (shown > 0) terminal.table(rows, [1, 2, 3]);
-  // By default a key reports to the registry up to a minute later. Somebody who looks right after a failure would otherwise take "none" as certain.
-  const none = state ? "There are no such keys, as they told the registry last. What changed within the last minute may not be there yet." : "There are no such keys.";
-  terminal.note(shown === 0 ? none : `${number(shown)} of ${counted(total, "key")}`);
+  // By default a key reports to the registry up to a minute later. Somebody who looks right after a failure would otherwise take the list as certain.
+  const told = state ? ", as they told the registry last. What changed within the last minute may not be there yet." : "";
+  terminal.note(shown === 0 ? `There are no such keys${told || "."}` : `${number(shown)} of ${counted(total, "key")}${told}`);
 }
 
 /** `records`: lists the records of a key, ordered by id; with `--state`, only those in that state. */

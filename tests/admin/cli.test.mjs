@@ -92,7 +92,7 @@ test("keys --state parked: those of which something that they have sent was refu
   fake.park(SMALL);
   const some = await semel(["keys", "--state", "parked"]);
   assert.match(some.stdout, /^KEY +RECORDS +PARKED +SIZE .*\naccounts\/alice +\d+ +1 +\d/);
-  assert.equal(some.stderr, "1 of 1 key\n");
+  assert.equal(some.stderr, "1 of 1 key, as they told the registry last. What changed within the last minute may not be there yet.\n");
 });
 
 test("show: a key, and one request with its life and its outcome", LIMIT, async () => {
@@ -225,7 +225,7 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   const done = fake.done.length;
   const some = await semel(["keys", "--state", "in-doubt"]);
   assert.match(some.stdout, /^KEY +RECORDS +IN DOUBT +SIZE .*\naccounts\/alice +\d+ +3 +\d/);
-  assert.equal(some.stderr, "1 of 1 key\n");
+  assert.equal(some.stderr, "1 of 1 key, as they told the registry last. What changed within the last minute may not be there yet.\n");
   assert.deepEqual(jsonOf((await semel(["keys", "--state", "in-doubt", "--order", "heaviest", "--all", "--json"])).stdout).map(({ key, inDoubt }) => [key, inDoubt]), [[SMALL, 3]]);
   assert.deepEqual(await semel(["keys", "--state", "in-doubt", "--prefix", "carts/"]), { code: 0, stdout: "", stderr: "There are no such keys, as they told the registry last. What changed within the last minute may not be there yet.\n" });
   assert.match((await semel(["show", SMALL])).stdout, /^ *in doubt +3$/m);
