@@ -4,10 +4,10 @@ use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
 use semel_support::admin::{ask, delete_key, delete_record};
-use semel_support::{Call, START_MS, START_S, World, acknowledge, cancel, get, look_up, post};
+use semel_support::retained::{RETENTION_S, change, sweep, world};
+use semel_support::{START_MS, START_S, World, acknowledge, cancel, get, look_up, post};
 use serde_json::json;
 
-const RETENTION_S: i64 = 1000;
 /// The layer's tables.
 const OWN_TABLES: [&str; 7] = [
     "semel_meta",
@@ -18,20 +18,6 @@ const OWN_TABLES: [&str; 7] = [
     "semel_tombstones",
     "semel_totals",
 ];
-
-fn change(id: &str) -> Call {
-    post("/count").id(id)
-}
-
-fn world() -> World {
-    World::with(|config| config.retention_s = RETENTION_S)
-}
-
-/// Makes a new object, which sweeps with its first request.
-fn sweep(world: &mut World) {
-    world.restart();
-    world.send(&get("/count"));
-}
 
 #[test]
 fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again() {

@@ -1,22 +1,7 @@
 //! *Retention*: the fence, the key's clock, and how long what is kept stays. A sentence a test.
 
+use semel_support::retained::{RETENTION_S, change, sweep, world};
 use semel_support::*;
-
-fn change(id: &str) -> Call {
-    post("/count").id(id)
-}
-
-const RETENTION_S: i64 = 1000;
-
-fn world() -> World {
-    World::with(|config| config.retention_s = RETENTION_S)
-}
-
-/// Has a fresh object sweep: it does so with its first request.
-fn sweep(world: &mut World) {
-    world.restart();
-    world.send(&get("/count"));
-}
 
 #[test]
 fn retention_moves_the_fence() {

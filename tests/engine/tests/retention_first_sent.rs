@@ -1,23 +1,8 @@
 //! *Retention*: what depends on when a request was first sent, and on whether its attempts say so.
 
+use semel_support::retained::{RETENTION_S, change, sweep, world};
 use semel_support::*;
 use serde_json::json;
-
-fn change(id: &str) -> Call {
-    post("/count").id(id)
-}
-
-const RETENTION_S: i64 = 1000;
-
-fn world() -> World {
-    World::with(|config| config.retention_s = RETENTION_S)
-}
-
-/// Has a fresh object sweep: it does so with its first request.
-fn sweep(world: &mut World) {
-    world.restart();
-    world.send(&get("/count"));
-}
 
 #[test]
 fn a_cancellation_without_first_sent_never_says_no_of_what_may_have_run() {

@@ -1,22 +1,7 @@
 //! What a key was told to forget.
 
+use semel_support::retained::{change, sweep, world};
 use semel_support::*;
-
-fn change(id: &str) -> Call {
-    post("/count").id(id)
-}
-
-const RETENTION_S: i64 = 1000;
-
-fn world() -> World {
-    World::with(|config| config.retention_s = RETENTION_S)
-}
-
-/// Has a fresh object sweep: it does so with its first request.
-fn sweep(world: &mut World) {
-    world.restart();
-    world.send(&get("/count"));
-}
 
 #[test]
 fn a_fresh_object_sweeps_what_was_forgotten_before_it_ended() {

@@ -2,24 +2,9 @@
 
 use semel_core::server::storage::retention::SWEEP_ROWS;
 use semel_support::batches::{count, run};
+use semel_support::retained::{RETENTION_S, change, sweep, world};
 use semel_support::*;
 use serde_json::json;
-
-fn change(id: &str) -> Call {
-    post("/count").id(id)
-}
-
-const RETENTION_S: i64 = 1000;
-
-fn world() -> World {
-    World::with(|config| config.retention_s = RETENTION_S)
-}
-
-/// Has a fresh object sweep: it does so with its first request.
-fn sweep(world: &mut World) {
-    world.restart();
-    world.send(&get("/count"));
-}
 
 #[test]
 fn a_tombstone_that_the_fence_has_to_stand_for_wakes_nobody_before_it_can() {

@@ -7,6 +7,7 @@
 //! - [`session`]: requests of a session
 //! - [`reply`]: an answer, checked for what every answer must have
 //! - [`world`]: one key with its clock, engine and database
+//! - [`retained`]: a world with a short retention
 //! - [`chores`]: what the host does with the object without a request
 //! - [`token`]: valid and forged tokens
 //! - [`crashes`]: crashes between any two statements of a request
@@ -31,6 +32,7 @@ pub mod database;
 pub mod elsewhere;
 pub mod registry;
 pub mod reply;
+pub mod retained;
 pub mod session;
 pub mod token;
 pub mod world;
