@@ -258,12 +258,14 @@ mod tests {
     fn what_went_wrong_has_a_line_and_its_text_cannot_leave_it() {
         let poisoned = Answer::problem(&Problem::new(Code::Poisoned, "x"));
         assert_eq!(line_of(0, &[], &poisoned).unwrap()["level"], "warn");
-        let text = "a\r\nb\u{1b}[2J\u{9b}c\u{2028}\"}";
+        let text = "a\r\nb\u{1b}[2J\u{9b}c\u{2028}\u{7f}\u{202e}\"}";
         let failed = Answer::unavailable("x").with_log(text);
         let line = line_of(0, &[], &failed).unwrap();
         assert_eq!((&line["level"], &line["message"]), (&"error".into(), &text.into()));
         assert_eq!(line_of(0, &[], &Answer::changed()), None);
-        assert_eq!(serde_json::from_str::<Value>(&note(1, "warn", text)).unwrap()["message"], text);
+        let noted = note(1, "warn", text);
+        assert_eq!(serde_json::from_str::<Value>(&noted).unwrap()["message"], text);
+        assert!(noted.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{noted}");
     }
 
     #[test]
@@ -299,6 +301,13 @@ mod tests {
             TRACE.to_uppercase(),
             TRACE.replacen("00-", "ff-", 1),
             TRACE.replace("b7ad6b7169203331", "0000000000000000"),
+            TRACE.replace("0af7651916cd43dd8448eb211c80319c", "00000000000000000000000000000000"),
+            TRACE.replace("0af7651916cd43dd8448eb211c80319c", "0af7651916cd43dd8448eb211c80319g"),
+            TRACE.replace("b7ad6b7169203331", "B7ad6b7169203331"),
+            TRACE.replacen("-01", "-0x", 1),
+            TRACE.replacen("00-0a", "00-a", 1),
+            TRACE.replacen("331-", "31-", 1),
+            TRACE.replacen("-01", "-1", 1),
             format!("{TRACE}-x"),
             format!("{TRACE}, {TRACE}"),
             String::new(),

@@ -452,7 +452,7 @@ fn what_could_not_be_sent_is_refused_before_it_is_stored() {
         }
         post("/accounts/alice/odd").id(id).body(body.to_string())
     };
-    assert_eq!(alice.send(&odd("good", &[])).status(), 200);
+    assert_eq!(alice.send(&odd("good", &[("value", json!("a\tb"))])).status(), 200);
     let bad = [
         ("method", "GET"),
         ("method", "post"),
@@ -472,6 +472,9 @@ fn what_could_not_be_sent_is_refused_before_it_is_stored() {
         ("url", "https://me:secret@example.com"),
         ("url", "https://example.com/a b"),
         ("url", "https://example.com/#a"),
+        ("url", r"https://example.com/a\b"),
+        ("url", &format!("https://example.com/{}", "a".repeat(8 << 10))),
+        ("path", &format!("/accounts/bob/credit?{}", "a".repeat(8 << 10))),
     ];
     for (n, (name, value)) in bad.into_iter().enumerate() {
         let reply = alice.send(&odd(&format!("bad {n}"), &[(name, json!(value))]));

@@ -91,6 +91,27 @@ fn a_read_sees_what_is_committed_and_what_it_writes_is_undone() {
 }
 
 #[test]
+fn a_header_of_the_handlers_is_recorded_as_it_can_be_sent_or_the_request_fails() {
+    let mut world = World::new();
+    for (n, (name, value, is_sent)) in [
+        ("x-own", "a\tb", true),
+        ("x-own", "\u{e9}", true),
+        ("x-own", "a\u{7f}", false),
+        ("x-own", "\u{20ac}", false),
+        ("x-own", "a\u{1}", false),
+        ("", "a", false),
+        ("x own", "a", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let got = world.send(&post("/headers").id(&n.to_string()).header(&format!("x-answer-{name}"), value));
+        let status = if is_sent { "executed" } else { "rolled-back" };
+        assert_eq!(got.only("semel-status"), status, "{name:?} {value:?}");
+    }
+}
+
+#[test]
 fn asking_an_untouched_key_leaves_no_trace() {
     let mut world = World::new();
     for request in [
