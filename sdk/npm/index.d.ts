@@ -476,7 +476,7 @@ export class Semel {
    *
    * - Waiting callers get an `OutcomeUnknownError` with the code `closed`. Their requests stay stored.
    * - A call that had not reached the store, because its body was still being read for example, rejects with a `TypeError`.
-   * - It does not wait for writes of the store. Before you end the process, await `store.close()`; otherwise the last answers may be given once more,
+   * - It does not wait for writes of the store. Before `process.exit()`, await `store.close()`; otherwise the last answers may be given once more,
    *   to `onrecovered` after the next `open`.
    */
   close(): Promise<void>;
