@@ -330,6 +330,17 @@ fn in_a_batch_an_id_is_made_as_for_what_comes_alone_and_no_broken_trace_is_passe
 }
 
 #[test]
+fn for_whoever_sends_an_id_of_their_own_none_is_made() {
+    let mut world = Names::world(true);
+    let elements = json!([{ "id": "own", "method": "POST", "path": "/named", "body": "one" }]);
+    let replies = world.batch_by(&asker("alice"), &[], &elements).expect("a batch that can be read");
+    let [own] = replies.as_slice() else { panic!("{replies:?}") };
+    own.is_executed(201);
+    world.send(&Call::new("GET", &control("outcomes/own")).by("alice")).replays(own);
+    world.send(&order("alice", "one")).is_executed(201);
+}
+
+#[test]
 fn what_comes_along_with_such_an_id_is_done_as_ever_and_whose_it_is_hears_all() {
     for id in ["made-alice-one", "made-alice-none"] {
         let mut world = Names::world(true);
