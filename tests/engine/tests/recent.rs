@@ -175,3 +175,19 @@ fn ids_in_any_order_and_more_than_are_kept_are_executed_once_each() {
     let often = world.database.query("SELECT id FROM effects GROUP BY id HAVING count(*) > 1");
     assert_eq!(often, Vec::<Vec<_>>::new());
 }
+
+/// Ids go that are before all that the tables were asked for: of those between nothing is known.
+#[test]
+fn what_is_no_longer_known_of_the_lowest_ids_makes_none_above_them_new() {
+    let mut world = World::new();
+    let late = |n: usize| change(&format!("z-{n:03}"));
+    let first: Vec<_> = (0..100).map(|n| world.send(&late(n))).collect();
+    world.restart();
+    for n in 0..600 {
+        world.send(&change(&format!("a-{n:03}"))).is_executed(200);
+    }
+    for (n, first) in first.iter().enumerate() {
+        world.send(&late(n)).replays(first);
+    }
+    assert_eq!(world.effects(), 700);
+}
