@@ -141,6 +141,12 @@ export class Outbox extends View {
     return answer;
   };
 
+  /** Asks the key to cancel a request in hand. Does nothing if it is not in hand: its ticket is 0 then. */
+  giveUp(requestId) {
+    checkId(requestId);
+    this.#machine.tell(GIVE_UP, this.#machine.tell(TICKET_OF, requestId)?.integer());
+  }
+
   /** Waits for the answer to an earlier request: of this tab, of another, or from before a reload. Aborting `signal` only ends the waiting. */
   async outcome(requestId, { signal } = {}) {
     checkId(requestId);
@@ -149,7 +155,7 @@ export class Outbox extends View {
     signal?.throwIfAborted();
     return this.#wait(requestId, signal, () => this.#machine.tell(WATCH, requestId), (caller) => {
       caller.reject(signal.reason);
-      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#ticketOf(requestId));
+      if (this.#leave(requestId, caller)) this.#machine.tell(LEAVE, this.#machine.tell(TICKET_OF, requestId)?.integer());
     });
   }
 
@@ -175,7 +181,7 @@ export class Outbox extends View {
 
   async pending() {
     const all = await inTime(this.#unlessClosed(() => this.#machine.overview()));
-    return all.map((each) => ({ ...this.#described([, ...each]), attempts: +each[4], state: each[3] }));
+    return all.map(([id, method, target, state, attempts]) => ({ ...this.#described([, id, method, target]), attempts: +attempts, state }));
   }
 
   resume() {
@@ -235,7 +241,7 @@ export class Outbox extends View {
       caller.forgets();
       caller.reject(new SemelError(requestId, ["fingerprint-mismatch", "unknown", "after-fix", "the id is of another request"]));
     };
-    return this.#wait(requestId, signal, begin, () => this.#machine.tell(GIVE_UP, this.#ticketOf(requestId)), isDrawn);
+    return this.#wait(requestId, signal, begin, () => this.giveUp(requestId), isDrawn);
   }
 
   /** Waits for the answer to `requestId`, together with others that do. `isDrawn`: the id was made at random for this call, so no other call can have it. */
@@ -248,11 +254,6 @@ export class Outbox extends View {
       signal?.addEventListener("abort", abort);
       begin(caller);
     });
-  }
-
-  /** The ticket of a request; 0 if there is none. */
-  #ticketOf(requestId) {
-    return this.#machine.tell(TICKET_OF, requestId)?.integer();
   }
 
   /** Removes a caller. Returns whether it was the last. */

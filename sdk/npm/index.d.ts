@@ -445,6 +445,14 @@ export class Semel {
   resume(): void;
 
   /**
+   * Asks the key to cancel a request of this outbox, for example one that an earlier page left and that the handler fails again and again. `pending` has
+   * the ids. Whoever waits for the request, otherwise `onrecovered`, gets an error with `executed: "no"`, or the outcome if the request had run.
+   *
+   * For a request that another tab sends, it only ends the waiting of `outcome` here. If the request is not pending, it does nothing.
+   */
+  giveUp(requestId: string): void;
+
+  /**
    * Called with the answers to requests that no caller waits for: those of an earlier page, and those that went on after `giveUpAfterMs`. An answer
    * leaves the store when the handler has returned, or when its promise has resolved. Answers are kept until a handler is set, and after it threw.
    */

@@ -227,6 +227,22 @@ test("who asks for what another process sees to gets its answer, and aborting en
   assert.deepEqual([(await waiting).status, server.attempts.length], [200, 1]);
 });
 
+test("giving up what another process sends ends the waiting here alone", async (t) => {
+  const store = new Rows();
+  const { semel: first, server, letGo } = await held(t, { store });
+  const { semel: second } = await outbox(t, { store, server });
+  const answer = deposit(first, "a", { id: "x" });
+  await sent(server);
+  second.giveUp("x");
+  const waiting = rejection(second.outcome("x"));
+  await until(() => store.log.filter(([what]) => what === "change").length >= 4, "it has looked twice");
+  second.giveUp("x");
+  assert.equal((await waiting).code, "gave-up");
+  letGo();
+  assert.equal((await answer).status, 200);
+  assert.deepEqual([server.of("cancel"), server.runs.size], [[], 1]);
+});
+
 test("an answer that was given and is not kept is lost, and says so", async (t) => {
   const { semel } = await outbox(t);
   await deposit(semel, "a", { id: "x" });

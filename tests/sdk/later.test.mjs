@@ -57,6 +57,24 @@ test("after giveUpAfterMs the caller learns that the outcome is unknown; the req
   assert.deepEqual([await semel.pending(), recovered.length, server.runs.get(requestId)], [[], 1, 1]);
 });
 
+test("what an earlier page left, and its handler fails again and again, is given up by its id; then what waits behind it goes on", async (t) => {
+  const { store, server, sent } = await leftovers(t);
+  const [{ id }] = sent;
+  server.each = (call, serve) => (call.kind === "change" && call.id === id ? server.problem("accounts/a", 500, "rolled-back", { executed: "no" }) : serve());
+  const recovered = [];
+  const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
+  await until(() => server.attempts.length > 2, "it is sent again and again");
+  const behind = deposit(semel);
+  semel.giveUp(id);
+  const [{ requestId, error }] = await until(() => recovered.length > 0 && recovered, "it is recovered");
+  assert.deepEqual([requestId, error.code, error.executed], [id, "cancelled", "no"]);
+  assert.deepEqual((await (await behind).json()).ran, 1);
+  semel.giveUp(id);
+  for (const wrong of [undefined, "", "cancel-1"]) assert.throws(() => semel.giveUp(wrong), TypeError);
+  await until(() => !store.holds("amount"), "both left the store");
+  assert.deepEqual([server.runs.has(id), await semel.pending()], [false, []]);
+});
+
 test("an answer in time is not given up", async (t) => {
   const later = clock(t);
   for (const giveUpAfterMs of [60_000, Infinity, Number.MAX_VALUE, undefined]) {
