@@ -97,5 +97,5 @@ async function secretsOf({ "secrets-file": path }) {
 function workerOf({ main: entry }) {
   const name = basename(dirname(entry));
   if (name in WORKERS) return name;
-  throw new StepError(`${entry} is of no worker that can be built.`, `Here "main" is build/NAME/index.js, where NAME is one of ${Object.keys(WORKERS).join(", ")}. What has a handler of your own is uploaded by wrangler: docs/operations.md#a-worker-of-your-own.`);
+  throw new StepError(`${entry} is not a worker that can be built here.`, `Here "main" is build/NAME/index.js, where NAME is one of ${Object.keys(WORKERS).join(", ")}. What has a handler of your own is uploaded by wrangler: docs/operations.md#a-worker-of-your-own.`);
 }

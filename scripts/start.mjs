@@ -69,9 +69,9 @@ function portOf(text) {
 }
 
 function tokenOf(token) {
-  const advice = "Give another, or none: then there is a new one each time.";
+  const advice = "Choose another, or leave it out: then each start makes a new one.";
   if (token.length < ADMIN_TOKEN_CHARS_MIN) throw new StepError(`SEMEL_ADMIN_TOKEN is too short: it has at least ${ADMIN_TOKEN_CHARS_MIN} characters.`, advice);
-  if (!/^[!-~]+$/.test(token)) throw new StepError("SEMEL_ADMIN_TOKEN has characters that no header can hold: it is of printable ASCII, without spaces.", advice);
+  if (!/^[!-~]+$/.test(token)) throw new StepError("SEMEL_ADMIN_TOKEN has characters that no header can hold: use printable ASCII without spaces.", advice);
   return token;
 }
 

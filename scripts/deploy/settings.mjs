@@ -84,8 +84,8 @@ function keysOf(vars, given) {
   if (!Array.isArray(keys) || keys.length === 0) return ["SEMEL_JWT_KEYS is no JWK set: {\"keys\":[…]} with at least one key."];
   const wrong = [];
   if (keys.some((key) => typeof key?.kid !== "string")) wrong.push("SEMEL_JWT_KEYS has a key without a kid: keys are rotated by it.");
-  if (keys.some((key) => key?.kty !== "oct" && !isKey(key))) wrong.push("SEMEL_JWT_KEYS has a public key that is none: a part of it is wrong or missing. Tokens of it would be 503.");
-  if (keys.some((key) => key?.d !== undefined)) wrong.push("SEMEL_JWT_KEYS has a private key (d): the Worker needs the public half alone.");
+  if (keys.some((key) => key?.kty !== "oct" && !isKey(key))) wrong.push("SEMEL_JWT_KEYS has an invalid public key: a part of it is wrong or missing. Its tokens would be answered with 503.");
+  if (keys.some((key) => key?.d !== undefined)) wrong.push("SEMEL_JWT_KEYS has a private key (d): the Worker needs only the public half.");
   if ("SEMEL_JWT_KEYS" in vars && keys.some((key) => key?.kty === "oct")) wrong.push("SEMEL_JWT_KEYS is among the vars and has an oct key, which signs as well as it checks: make it a secret.");
   return wrong;
 }

@@ -39,7 +39,7 @@ export function factsOf(record) {
   if (record.principal === null) return [["Ran", ran(record)], ["Kept", "its id, and until when it is refused"]];
   const facts = [
     ["Ran", ran(record)],
-    ["Principal", record.principal || "nobody in particular"],
+    ["Principal", record.principal || "none"],
   ];
   if (record.crashes !== null) facts.push(["Crashes", String(record.crashes)]);
   if (record.firstSent === null) facts.push(["First sent", "its client did not say"]);

@@ -72,7 +72,7 @@ export const CHOICES = {
 export const STATES = {
   __proto__: null,
   executed: ["executed", "It ran once. Its outcome is kept, and every later attempt gets the same."],
-  poisoned: ["poisoned", "The handler crashed on it too often. It was given up: its effect was undone each time, and it never runs again."],
+  poisoned: ["poisoned", "The handler crashed on it too often, so it never runs again. Its effect was undone each time."],
   cancelled: ["cancelled", "It was cancelled. From then on it never runs."],
   suspect: ["suspect", "The handler crashed on it, or may have. Its next attempt may run."],
   "in-doubt": ["in doubt", "It was sent to the upstream, and has no outcome. Nobody knows whether it ran, unless it is under way at this moment."],

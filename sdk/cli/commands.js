@@ -231,7 +231,7 @@ async function mendEffect(session, key, mending, id) {
 export async function cancel(session, key, id) {
   const { admin, terminal, options, signal } = session;
   if (!options.yes && options.again === undefined && !(await isUsed(session, key))) {
-    const why = `Nobody has used ${safeLine(key)}, and a request goes to one key alone: if this is not its name, cancelling it here stops nothing.`;
+    const why = `Nobody has used ${safeLine(key)}, and a request goes to only one key. If this is not the name of its key, cancelling it here stops nothing.`;
     terminal.needsSomebody(why);
     await agree(session, `${why} Go on? [y/N] `);
   }
@@ -250,8 +250,8 @@ function isUsed(session, key) {
 export async function resolve(session, key, id) {
   const { admin, terminal, options, signal } = session;
   const { executed, status, body, type } = options;
-  if (executed === "yes" && status === undefined) throw new Failure("usage", ["What ran has an outcome: give --status, and --body where it has one."]);
-  if (executed === "no" && (status ?? body ?? type) !== undefined) throw new Failure("usage", ["What did not run has no --status, --body or --type."]);
+  if (executed === "yes" && status === undefined) throw new Failure("usage", ["A request that ran has an outcome: give its --status, and its --body if it has one."]);
+  if (executed === "no" && (status ?? body ?? type) !== undefined) throw new Failure("usage", ["A request that did not run has no outcome: leave out --status, --body and --type."]);
   const outcome = executed === "no" ? undefined : { status, ...(type !== undefined && { headers: { "content-type": type } }), ...(body !== undefined && { body }) };
   const meaning = outcome ? `This records status ${status} as the outcome of ${id}: every attempt gets it.` : `From now on ${id} never runs. If it has had its effect after all, its client may cause that a second time.`;
   if (!options.yes) await agree(session, `${meaning} It can't be undone. Go on? [y/N] `);
@@ -282,7 +282,7 @@ export async function remove(session, key, id) {
   } else if (!options.yes) {
     terminal.needsSomebody();
     const { state } = await readingAhead(session, () => admin.record(key, id, signal));
-    const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept. That stays as it is.`;
+    const meaning = DELETED[state]?.(id) ?? `Of ${id} only the id is kept, and deleting leaves that as it is.`;
     await agree(session, `${meaning} Go on? [y/N] `);
   }
   const again = id === undefined ? ["delete", [key], "--whole", "--yes"] : ["delete", [key, id], "--yes"];

@@ -78,7 +78,7 @@ export const markOf = ({ id, firstSent }) => `${id}@${firstSent}`;
 function earlier(again) {
   if (again === undefined) return newChange();
   const [, id, firstSent] = /^(.+)@(\d{1,12})$/.exec(again) ?? [];
-  if (id === undefined) throw new Failure("usage", [`--again ${again} names no earlier change: it is what was printed then, ID@SECONDS.`]);
+  if (id === undefined) throw new Failure("usage", [`--again ${again} names no earlier change. Give what was printed then: ID@SECONDS.`]);
   return earlierChange(id, Number(firstSent));
 }
 

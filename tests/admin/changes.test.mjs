@@ -56,7 +56,7 @@ test("a double click, a lost request and a lost answer are one change, under one
 test("keys where something is in doubt are listed by themselves, and lead to what it is", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#order=name");
   await tab.getByRole("link", { name: "In doubt" }).click();
-  await shows(tab, "Nothing is in doubt at any key, as they told last.");
+  await shows(tab, "Nothing is in doubt at any key, by the last report of each key.");
   for (const id of ["doubt-one", "doubt-two"]) fake.doubt(FOREIGN, id);
   await tab.reload();
   await hasRows(tab, 1);
@@ -75,7 +75,7 @@ test("keys where something is in doubt are listed by themselves, and lead to wha
 test("keys that have sent what was refused for good are listed by themselves, and lead to it", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#order=name");
   await tab.getByRole("link", { name: "Parked" }).click();
-  await shows(tab, "Nothing that was sent is parked at any key, as they told last.");
+  await shows(tab, "Nothing that was sent is parked at any key, by the last report of each key.");
   fake.park(FOREIGN);
   await tab.reload();
   await hasRows(tab, 1);

@@ -163,7 +163,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
     [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],
     [["resolve", SMALL, "x", "--executed", "yes", "--status", "500"], /from 200 to 499/],
-    [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /What did not run has no/],
+    [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /A request that did not run has no outcome/],
     [["resolve", SMALL, "x", "--executed", "no"], /Add --yes/],
     [["effects", SMALL, "--drop", effectIdOf(1)], /Add --yes/],
     [["effects", SMALL, "--drop", effectIdOf(1), "--retry", effectIdOf(1)], /cannot be used with/],

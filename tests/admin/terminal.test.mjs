@@ -79,7 +79,7 @@ test("before a record is deleted it is asked for what that does to it", LIMIT, a
   fake.doubt(SMALL, "doubt");
   const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 1_200 }, (_, n) => n).findLast((n) => stateOf(n) === state));
   const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* If you delete its record, it never runs/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/, [idIn("poisoned")]: /never ran, and never will/ };
-  for (const state of ["cancelled", "acknowledged", "expired"]) asked[idIn(state)] = /Of \S+ only the id is kept\. That stays as it is\./;
+  for (const state of ["cancelled", "acknowledged", "expired"]) asked[idIn(state)] = /Of \S+ only the id is kept, and deleting leaves that as it is\./;
   for (const [id, question] of Object.entries(asked)) {
     const ran = begin(["delete", SMALL, id]);
     assert.equal(await ran.answer("[y/N] ", "n"), 1);

@@ -42,7 +42,7 @@ test("every state has its words and its place in a life", () => {
   }
   const ran = (state, executed) => factsOf(record({ state, executed }))[0][1];
   assert.deepEqual([ran("executed", "yes"), ran("suspect", "no"), ran("suspect", "unknown"), ran("cancelled", "unknown")], ["yes, once", "not yet", "not known", "not known"]);
-  assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "nobody in particular"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
+  assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "none"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
 });
 
 test("a code and a state of a deployment that are no words here are told as they are, whatever JavaScript knows by those names", () => {

@@ -100,7 +100,7 @@ test("an option that is none, and a configuration of a worker that can't be buil
   await assert.rejects(dryRun("--opne"), /Unknown option '--opne'[\s\S]*--dry-run/);
   const other = join(scratch, "other.toml");
   await writeFile(other, 'name = "other"\nmain = "elsewhere/index.js"\n');
-  await assert.rejects(dryRun("--config", other), /elsewhere\/index.js is of no worker that can be built/);
+  await assert.rejects(dryRun("--config", other), /elsewhere\/index.js is not a worker that can be built here/);
 });
 
 test("secrets that go along are looked at, and never shown", LIMIT, async () => {
@@ -198,7 +198,7 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   const publics = [["ed25519"], ["rsa", { modulusLength: 2048 }], ["ec", { namedCurve: "P-256" }]].map((kind) => ({ ...generateKeyPairSync(...kind).publicKey.export({ format: "jwk" }), kid: "a" }));
   for (const key of publics) assert.equal(keys(set(key), "vars"), "", key.kty);
   const [ed, rsa, ec] = publics;
-  for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /a public key that is none/, JSON.stringify(key));
+  for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /an invalid public key/, JSON.stringify(key));
   // A table of TOML's, which the Worker takes as well.
   assert.equal(keys({ keys: [ed] }, "vars"), "");
   assert.match(keys(JSON.parse(KEYS), "vars"), /has an oct key/);

@@ -84,7 +84,7 @@ async function resolveAsRun(key, id, context) {
   const [type, typeField] = field("Content-Type", { type: "text", value: "application/json" });
   const [body, bodyField] = field("Body", { rows: "4" }, "textarea");
   const done = await confirmChange(context, {
-    title: "It ran: with which outcome?",
+    title: "What was the outcome?",
     says: ["Find out at the upstream first. What you give is recorded as the answer to this request: every attempt gets it, and it is never sent again.", "It can't be undone."],
     verb: "Record this outcome",
     fields: make("fieldset", { class: "given" }, statusField, typeField, bodyField),

@@ -97,7 +97,7 @@ function showProgress(id, context) {
   function showFailed(keys) {
     if (keys.length === 0) return failed.replaceChildren();
     const links = keys.map((key) => make("li", {}, make("a", { href: fragmentOf({ view: "key", key }) }, key)));
-    failed.replaceChildren(make("h2", {}, "Not yet, and tried again"), make("ul", { class: "names" }, ...links));
+    failed.replaceChildren(make("h2", {}, "Not yet; these are tried again"), make("ul", { class: "names" }, ...links));
   }
 
   look();

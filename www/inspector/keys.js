@@ -38,7 +38,7 @@ export function showKeys(route, context) {
     when(created),
     when(seen),
   ];
-  const nothing = state ? `${none} at ${prefix ? `a key that begins with “${prefix}”` : "any key"}, as they told last.` : prefix ? `No key begins with “${prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
+  const nothing = state ? `${none} at ${prefix ? `a key that begins with “${prefix}”` : "any key"}, by the last report of each key.` : prefix ? `No key begins with “${prefix}”.` : "There are no keys yet. A key is listed once it has made its first change and reported it, which takes up to a minute.";
   const list = endless({ name: "keys", label: "Keys", columns: columnsOf(name), load, cells, noun: "key", nothing, signal, onerror: context.onerror });
   const element = make("section", { "aria-labelledby": "title" }, make("h1", { id: "title", tabindex: "-1" }, "Keys"), toolbar(route, go, signal), list);
   return { title: "Keys", element };

@@ -114,6 +114,6 @@ export class Board {
 function textOf({ kind, naive, semel, from, tab: by }) {
   if (kind === "kill") return "The server was killed, and starts again in a second.";
   const page = from === by ? `Tab ${by} was loaded again` : `Tab ${from} is gone, and tab ${by} goes on`;
-  const went = semel === 0 ? "nothing of Semel's was unfinished" : `${counted(semel, "deposit")} unfinished. Semel goes on with ${semel === 1 ? "it" : "them"}`;
+  const went = semel === 0 ? "Semel had nothing unfinished" : `${counted(semel, "deposit")} unfinished. Semel goes on with ${semel === 1 ? "it" : "them"}`;
   return `${page}: ${went}; fetch with retries has forgotten its ${naive}.`;
 }
