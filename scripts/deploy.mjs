@@ -82,7 +82,7 @@ async function checkReading({ vars }, worker, secrets) {
 /** The secrets by name, from a JSON file in the form that wrangler takes, too. */
 async function secretsOf({ "secrets-file": path }) {
   if (path === undefined) return {};
-  if (!existsSync(path)) throw new StepError(`There is no ${path}.`);
+  if (!existsSync(path)) throw new StepError(`There is no ${path}.`, "Give --secrets-file the path of the secrets, from this folder on; docs/operations.md says how to make them.");
   const text = await readFile(path, "utf8");
   try {
     const secrets = JSON.parse(text);

@@ -38,7 +38,7 @@ export async function wrangler(args, { stdio, env = { CI: "true" } } = {}) {
 
 /** Resolves to the configuration in `file`, as wrangler itself reads it. */
 export async function configOf(file) {
-  if (!existsSync(file)) throw new StepError(`There is no ${file}.`);
+  if (!existsSync(file)) throw new StepError(`There is no ${file}.`, "Give --config the path of a wrangler.toml, from this folder on.");
   const script = `import(${JSON.stringify(join(PACKAGE, "wrangler-dist/cli.js"))}).then(({ default: { unstable_readConfig: read } }) =>
     process.stdout.write(JSON.stringify(read({ config: process.argv[1] }, { hideWarnings: true }))))`;
   const printed = await run(nodeForWrangler(), ["-e", script, file], { env: QUIET, advice: `Mend ${file}.` });
