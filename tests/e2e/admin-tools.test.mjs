@@ -1,4 +1,4 @@
-// The command line and the inspector over the real server: what they ask for is what it answers.
+// The command line and the inspector against the real server: what each shows and changes.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -11,7 +11,7 @@ import { labs } from "./lab.mjs";
 import { startLossy, until } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 const KEY = "accounts/alice";
 

@@ -1,11 +1,11 @@
-// An administrator at a key, and limits by key, on workerd: what its SQLite allows, and how large it says that it is.
+// What an administrator can do with a key, and limits for single keys, on workerd: its SQLite decides what is allowed and which size it reports.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
-/** Over several lines, as one writes it. */
+/** Over several lines, as people write it. */
 const RULES = `[
   { "keys": "accounts/small*", "recordsMax": 2 },
   { "keys": "accounts/large", "bytesMax": 60000 },

@@ -1,7 +1,7 @@
-// Alarms that come to nothing, which the platform gives up after six failures: what may leave leaves all the same, and the key registers. On
-// workerd, with the probe.
+// Alarms that fail until the platform gives them up, which it does after six failures. Records must still leave, and the key must still register.
+// Runs on workerd, with the probe.
 //
-// The six failures themselves take two minutes, and that none comes after them is known after three more:
+// The last test waits for all failures (two minutes) and then three minutes more, to see that no alarm comes after them. It runs only with:
 // SEMEL_ALARMS=given-up node --test tests/e2e/alarms.test.mjs
 
 import assert from "node:assert/strict";
@@ -12,13 +12,13 @@ import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const RECORDS = 150;
-/** Longer than a machine stands still, and shorter than an alarm is overdue. */
+/** Longer than any pause of a busy machine, and shorter than the time after which an alarm counts as overdue. */
 const RETENTION_S = 30;
-/** Past this, an alarm that was set counts as one that won't come. */
+/** An alarm that is this late counts as lost. */
 const OVERDUE_MS = 61_000;
-/** The first, and as many again as the platform tries. */
+/** The first try, and the platform's six further ones. */
 const TRIES = 7;
-/** Longer than the last of its pauses. */
+/** Longer than the longest pause between two tries. */
 const GIVEN_UP_MS = 180_000;
 const KEY = "left-alone";
 
@@ -31,7 +31,7 @@ async function start(t, retentionS = RETENTION_S) {
     alarms: (what) => server.send("POST", "/probe/alarms", { body: what }),
     failed: async () => (await server.send("GET", "/probe/alarms")).json,
     read: () => server.send("GET", "/echo", { key: `"${KEY}"` }),
-    /** What the key holds. The administrator looks, and nothing leaves for that. */
+    /** How many rows the key keeps. The administrator's look-up sweeps nothing. */
     rows: async () => {
       const { records, tombstones } = (await server.admin("GET", `keys/${KEY}`)).json;
       return records + tombstones;
@@ -48,7 +48,7 @@ test("where every alarm fails, requests sweep; and once an alarm is overdue, one
   for (let sent = 1; sent < RECORDS; sent += 1) assert.equal((await change({ firstSent: Math.floor(Date.now() / 1000) })).semel, "executed");
   await until(async () => (await failed()) > 0, "an alarm has come, and failed");
   assert.equal(await isListed(), false, "that was for an alarm to do");
-  // Of a clock that is put on, so that none of them was late.
+  // The clock is put on, so that records are due although no alarm was late.
   await server.send("POST", "/probe/clock", { body: String((RETENTION_S + 1) * 1_000) });
   const before = await failed();
   await until(async () => (await failed()) > before, "an alarm has come once they are due, and failed");
@@ -56,7 +56,7 @@ test("where every alarm fails, requests sweep; and once an alarm is overdue, one
   const left = async () => (await read()) && (await rows()) === 0;
   await until(left, "all has left, by requests alone", 40_000);
   assert.equal((await change({ id, firstSent })).semel, "outside-window");
-  // No alarm of the machine's.
+  // This puts the alarm past the time after which it counts as lost.
   await server.send("POST", "/probe/clock", { body: String(OVERDUE_MS) });
   assert.equal((await change()).semel, "executed");
   await until(isListed, "the key registers after the answer to a request");
@@ -67,7 +67,7 @@ test("what an object had set for an alarm that fails is done by the first alarm 
   await alarms("fail");
   assert.equal((await change()).semel, "executed");
   await until(async () => (await failed()) > 0, "an alarm has failed");
-  // Also over the end of the process: the alarm is on disk.
+  // This holds after a restart of the process too: the alarm is on disk.
   await server.restart();
   await until(isListed, "it comes again, and nobody has asked", 60_000);
 });
@@ -80,11 +80,11 @@ test("what has ended its object at the first that came to its key is known to th
     "in-a-batch": () => server.send("POST", "/semel/v1/keys/in-a-batch/batch", { body: JSON.stringify([{ id, method: "POST", path: "/spin" }]) }),
   };
   for (const [key, send] of Object.entries(ways)) {
-    // What a start of the process costs is past.
+    // This request has the process start up now, so that the CPU time measured below is the spinning alone.
     assert.equal((await change()).semel, "executed");
     const before = await server.cpu();
     const sent = send().catch(() => {});
-    // Only the spinning takes so much, and its start is durable before that.
+    // Only the spinning takes this much CPU time, and by then the start of the request is durable.
     await until(async () => (await server.cpu()) > before + 0.5, "it spins");
     await server.restart();
     await sent;

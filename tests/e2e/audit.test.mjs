@@ -1,4 +1,4 @@
-// The audit of what comes from elsewhere: it finds what it is there for, and knows what it could not find out.
+// The audit of third-party code: it finds what it looks for, and reports what it could not check.
 
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { StepError, run } from "../../scripts/setup/step.mjs";
 const scratch = await mkdtemp(join(tmpdir(), "semel-audit-"));
 after(() => rm(scratch, { recursive: true, force: true }));
 
-/** What the checks come to where each command ends as `execute` has it: how many of each. */
+/** Runs all checks, with `execute` in place of each command. Returns how many passed, failed, and could not be made. */
 async function tally(execute) {
   const found = await Promise.all(checksWith("cargo-deny", execute).map(({ run }) => run()));
   const count = (name) => found.filter((each) => each?.[name] !== undefined).length;
@@ -24,7 +24,7 @@ const fails = (message) => async () => Promise.reject(new StepError(message));
 
 test("what is wrong fails, and what could not be asked is neither wrong nor right", async () => {
   assert.deepEqual(await tally(async () => ""), { fine: 16, failed: 0, unasked: 0 });
-  // The lock files are looked at by themselves.
+  // The checks of the lock files run no command, so they pass.
   assert.deepEqual(await tally(fails("error[vulnerability]: RUSTSEC-2026-0001")), { fine: 5, failed: 11, unasked: 0 });
   assert.deepEqual(await tally(fails("[ERROR] failed to fetch advisory database https://…")), { fine: 5, failed: 8, unasked: 3 });
   assert.deepEqual(await tally(fails("npm error audit endpoint returned an error")), { fine: 5, failed: 6, unasked: 5 });

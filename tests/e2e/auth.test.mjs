@@ -1,5 +1,5 @@
-// Who may ask what, by HTTP on workerd: every route without a token, with another's, with one that has ended, with one that does
-// not allow it. Tokens are made by Node's own cryptography, and the layer's routes are read from its source: none can be left out here.
+// Who may ask for what, over HTTP on workerd: every route without a token, with another user's, with an expired one, and with one that does not allow
+// the route. Node's own cryptography makes the tokens. The routes of the layer are read from its source, so this test can't miss one.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -22,7 +22,7 @@ const seconds = () => Math.floor(Date.now() / 1000);
 
 const { ofKeys, ofAdministrator } = await controlRoutes();
 
-/** Every route to the account: what it takes, and what it would do. */
+/** Every route to the account: method, path, and a body that would have an effect. */
 const routes = (account, id) => [
   ["POST", `/accounts/${account}/deposit`, '{"amount":1}'],
   ["POST", `/accounts/${account}/withdraw`, '{"amount":1}'],
@@ -65,11 +65,14 @@ test("no route is there without a token that holds, and none has an effect", asy
   assert.equal((await server.deposit("shut", 10, { id, as: alice })).semel, "replayed", "not acknowledged, not cancelled");
 });
 
-/** What a token without any method is told, at a key that it allows or not. Where nothing is, there is nothing to allow. */
+/**
+ * The expected `Semel-Status` for a token that allows no method, at a key that it allows or not. An unknown route is `not-found`: there is nothing to
+ * allow.
+ */
 function told(method, path, allowsKey) {
   if (method === "PUT") return "not-found";
   if (!allowsKey) return "forbidden";
-  // A look-up takes the key alone.
+  // A look-up needs only the right to the key.
   if (path.includes("/outcomes/")) return "replayed";
   if (path.endsWith("/batch")) return "executed";
   return path.endsWith("/socket") ? "not-found" : "forbidden";
@@ -101,7 +104,7 @@ test("the administrator's paths: a user's token is forbidden, the administrator'
   for (const [method, path, body] of [...routes("admins", "x"), ...NOWHERE]) assert.equal((await send(method, path, ADMIN, body)).semel, "forbidden", path);
 });
 
-/** What an answer tells, but for the time and how long was waited. */
+/** What an answer reveals, without the time and the duration. */
 function heard({ status, headers, text }) {
   return { status, text, headers: [...headers].filter(([name]) => !["semel-now", "server-timing"].includes(name)) };
 }
@@ -124,7 +127,7 @@ test("who asks for another's id learns nothing, and changes nothing", async () =
   assert.equal((await compared((each) => send("GET", `${key}/outcomes/${each}`, undefined))).semel, "unauthorized");
   assert.equal((await compared((each) => send("GET", `/semel/v1/admin/keys/accounts%2Fhers/records/${each}`, mallory))).semel, "forbidden");
   assert.equal((await compared((each) => server.deposit("hers", 10, { id: each, as: mallory, headers: { "semel-principal": '"alice"' } }))).semel, "forbidden");
-  // An id that is in use can't be used by another: that much has to be said, and no more.
+  // An id in use can't be used by another user. The answer has to say that much, and must say no more.
   const said = [
     await server.deposit("hers", 10, { id, as: mallory }),
     await server.deposit("hers", 99, { id, as: mallory }),

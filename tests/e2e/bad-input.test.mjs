@@ -1,4 +1,4 @@
-// Bad input, byte by byte: each gets the table's answer, or none, and leaves every balance as it was.
+// Bad input, byte by byte. The answer to each is the one in the code table, or the connection just closes. No balance ever changes.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,7 +10,7 @@ const ACCOUNT = { id: "victim", balance: 100, entries: 1 };
 await server.deposit("victim", 100);
 afterEach(async () => assert.deepEqual(await server.account("victim"), ACCOUNT));
 
-/** Sends a deposit as it stands, and resolves to `status semel-status`, or to what came instead of an answer. */
+/** Sends a deposit exactly as given. Resolves to `answer`, all of its text, and `summary`: status and `Semel-Status`, with `none` for what is missing. */
 async function rawDeposit({ path = "/accounts/victim/deposit", lines = [`Idempotency-Key: ${randomUUID()}`], body = '{"amount":1}', length = Buffer.byteLength(body) }) {
   const head = [`POST ${path} HTTP/1.1`, "Host: localhost", "Connection: close", `Content-Length: ${length}`, ...lines];
   const bytes = Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`, "latin1"), Buffer.from(body)]);
@@ -20,7 +20,7 @@ async function rawDeposit({ path = "/accounts/victim/deposit", lines = [`Idempot
   return { summary: `${status} ${semel}`, answer };
 }
 
-/** Where the HTTP server itself refuses first, no effect is enough. */
+/** Where the HTTP server itself refuses a request before Semel, it is enough that nothing happens. */
 const REFUSED_BY_SERVER = /^(none|4\d\d) none$/;
 
 test("ids: none, two, too long, control characters, half-quoted", async () => {
@@ -53,7 +53,7 @@ test("paths: escapes that are none, not UTF-8, controls, ways up, empty segments
     ["//accounts/victim/deposit", "400 key-invalid"],
     ["/accounts/victim/deposit/", "400 key-invalid"],
     ["/accounts/victim%0a/deposit", "400 key-invalid"],
-    // `new URL` takes these as ways up before anybody else looks.
+    // `new URL` resolves these as `..` before any of Semel's code sees them.
     ["/accounts/%2e%2e/deposit", "404 not-found"],
     ["/accounts/../deposit", "404 not-found"],
     [`/accounts/${"x".repeat(600)}/deposit`, "400 key-invalid"],

@@ -1,4 +1,5 @@
-// Batches by HTTP and by socket on workerd, with a handler that goes wrong where it is asked to: crashes, rates, rights, kills.
+// Batches over HTTP and over sockets on workerd, with the probe's handler, which fails in the way that a request asks for: crashes, rates, rights,
+// kills.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -18,10 +19,10 @@ const batch = (key, elements, { as = token(key), ...more } = {}) => server.send(
 const change = (path, more) => ({ id: randomUUID(), method: "POST", path, ...more });
 const statusesOf = (answers) => answers.map(({ headers }) => headers["semel-status"]);
 const statuses = (answer) => statusesOf(answer.json);
-/** How many changes of a key are kept. A read counts itself, which is undone. */
+/** How many changes of a key were kept. The read that asks counts itself too, but that is rolled back. */
 const runs = async (key) => Number((await server.send("GET", "/runs", { key: `"${key}"`, as: token(key) })).text) - 1;
 
-/** Opens a socket and says who it is. */
+/** Opens a socket and authenticates on it. */
 async function connect(key, as = token(key)) {
   const { socket } = await open(server.url, pathOf(key, "socket"));
   socket.send(JSON.stringify({ authorization: `Bearer ${as}` }));
@@ -115,15 +116,18 @@ test("a stack that overflows in a frame is undone like any crash, and its socket
   socket.destroy();
 });
 
-/** An instant that stays the present until the server is started again: what is first sent then is new to an object that starts meanwhile, however late that is. */
+/**
+ * Stops the Worker's clock until the server is restarted, and returns its time. To an object that starts meanwhile, a request first sent then is new,
+ * however slow the machine is.
+ */
 async function present() {
   const { json: nowMs } = await server.send("POST", "/probe/clock", { body: "stands for 1000" });
   return Math.floor(nowMs / 1000);
 }
 
-/** Kills the server while it is in what never returns, the last of what runs of `elements`. What was counted before is durable by then. */
+/** Sends a batch whose last request never returns, and kills the server while that runs. What was counted before is durable by then. */
 async function killedIn(key, elements) {
-  // What a start of the process costs is past.
+  // This request has the process start up now, so that the CPU time measured below is the spinning alone.
   await runs("warm");
   const answer = batch(key, elements).catch(() => undefined);
   const startedS = await server.cpu();
@@ -152,7 +156,7 @@ test("what may have ended the object before runs by itself, and is counted: the 
 
 test("a request of a batch whose deadline has passed by the time that it runs by itself does not run, and says so; what has run is replayed", async () => {
   await server.restart();
-  // Each may have ended the object before, so its start is durable before it runs, and its outcome before the next.
+  // Each is a suspect: it may have crashed the object before. So its start is durable before it runs, and its outcome before the next one starts.
   const firstSent = Math.floor(Date.now() / 1000) - 60;
   const elements = Array.from({ length: 8 }, () => change("/echo", { firstSent }));
   await server.send("POST", "/probe/syncs", { body: "10000" });
@@ -170,7 +174,8 @@ test("what ran in a batch though it might have ended the object before is blamed
   const suspect = change("/echo", { firstSent: Math.floor(Date.now() / 1000) - 60 });
   for (let time = 0; time < 3; time += 1) {
     await server.restart();
-    // What was first sent after the start of the object ended none before it: the two are begun in one turn.
+    // `/spin` was first sent after the object started, so it is no suspect and its start is not counted. Only the sync after the suspect makes the
+    // suspect's outcome durable before `/spin` runs.
     await killedIn("blamed", [suspect, change("/spin", { firstSent: await present() })]);
   }
   await server.restart();
@@ -232,7 +237,7 @@ test("a batch and a frame cost as many requests as they hold, of their principal
   assert.deepEqual([...new Set(statusesOf(some))], ["replayed"]);
   const refused = await batch("costly", elements);
   assert.deepEqual([refused.status, refused.semel, refused.json.executed], [429, "rate-limited", "no"]);
-  // One that is refused has nobody's word that its acknowledgements are applied.
+  // A refusal by the Worker must not look as if the object had applied the acknowledgements.
   assert.equal(refused.headers.get("semel-key"), null);
   assert.deepEqual(statuses(await batch("costly", elements.slice(0, 5), { as: token("another") })), Array(5).fill("fingerprint-mismatch"));
   assert.equal(await server.send("GET", "/runs", { key: '"costly"', as: token("another") }).then(({ text }) => text), String(elements.length + 1));
@@ -252,7 +257,7 @@ test("a frame or a batch that is refused for its rate tells the key's clock, whi
   assert.equal(status, 200);
   await putOn(-3_600_000);
   assert.deepEqual(await ask(2), [429, nowMs, nowMs]);
-  // Of the second the Worker lets one in, and the object refuses the others.
+  // In this second the Worker lets one batch in, and the object refuses all others.
   for (const semel of ["executed", "rate-limited"]) {
     const answer = await batch("clock", Array(200).fill({ method: "GET", path: "/runs" }), { as: token("another-clock") });
     assert.deepEqual([answer.semel, Number(answer.headers.get("semel-now"))], [semel, nowMs]);
@@ -262,7 +267,7 @@ test("a frame or a batch that is refused for its rate tells the key's clock, whi
 
 test("of a batch that is killed when all but its last have run nothing is kept", { timeout: 60_000 }, async () => {
   assert.deepEqual(statuses(await batch("middle", [change("/echo")])), ["executed"]);
-  // What may be from before this object, or says that it is of later, runs by itself, and is no part of one commit.
+  // A request that is not surely newer than the object, or whose first-sent is in the future, is a suspect: it runs alone, in no shared commit.
   const firstSent = Math.floor(Date.now() / 1000);
   const elements = Array.from({ length: 249 }, () => change("/echo", { firstSent }));
   await killedIn("middle", [...elements, change("/spin", { firstSent })]);
@@ -291,7 +296,7 @@ test("256 requests in one batch are one commit: after a kill all are there or no
 test("an answer on a socket comes after its commit is durable: a kill right after it loses nothing", { timeout: 60_000 }, async () => {
   for (let round = 1; round <= 6; round += 1) {
     const socket = await connect("durable");
-    // More are under way: they may have run or not.
+    // Several are under way at the kill: those without an answer may have run or not.
     const elements = Array.from({ length: 5 }, () => change("/echo"));
     const answered = new Set();
     elements.forEach((element, frame) => socket.send(JSON.stringify({ frame, requests: [element] })));

@@ -1,5 +1,5 @@
-// Batches and frames that go one by one: in which order that is made durable, counted and run, and what each is told where the module crashes. The engine and the
-// storage are the test's; on workerd they are in `batch.test.mjs`.
+// Batches and frames whose requests run one by one: the order in which the host makes them durable, counts and runs them, and the answers if the
+// module crashes. The test provides engine and storage; `batch.test.mjs` has the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,8 +16,9 @@ const crash = () => {
 };
 
 /**
- * The batches of a key. `all(isAlone)`: what the engine answers to all in one, or to none of them; `one(element, …)`: to one, as the engine is asked. `log`: what was done, in order;
- * `took`: the bytes of what waits; `looks`: as of when it was asked who may have ended the object before.
+ * The batches of a key, with an engine of the test's. `all(isAlone)`: the engine's answer to a whole batch; with `isAlone`, to the batch without its
+ * requests. `one(element, …)`: its answer to one request. `log`: what was done, in order; `took`: the bytes of what waits; `looks`: the times for
+ * which the engine was asked whether a request is a suspect, that is, whether it may have crashed the object before.
  */
 function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
   t.mock.method(console, "log", () => {});

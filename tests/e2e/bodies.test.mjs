@@ -1,4 +1,4 @@
-// Bodies as they are read, whole or not at all, and what one principal may have under way. By HTTP their limit is in `codes.test.mjs`.
+// Reading bodies, whole or not at all, and how much one principal may have under way. `codes.test.mjs` tests the limit of a body over HTTP.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,10 @@ const { bodyOf, decodedBodyOf, drained, roomFor } = await natively("bodies.js");
 
 const MIB = 1 << 20;
 
-/** A message whose body comes in chunks of so many bytes, each of another value; `length`: what its head says. Tells how much of it was taken, and whether the rest was let go. */
+/**
+ * A message whose body comes in chunks of the given sizes. `length`: its Content-Length. `taken`: bytes read so far; `isCancelled`: whether the rest
+ * was let go.
+ */
 function message(sizes, length) {
   const its = { taken: 0, isCancelled: false };
   const chunks = sizes.map((size, at) => new Uint8Array(size).fill(at + 1));
@@ -58,7 +61,7 @@ semel-principal:${principal}
 const announced = (bytes) => ({ headers: new Headers({ "content-length": String(bytes) }), body: {} });
 const chunked = { headers: new Headers(), body: {} };
 
-/** Has the clock stand still; gives what moves it. */
+/** Stops the clock, and returns the function that moves it. */
 function stopped(t) {
   t.mock.timers.enable({ apis: ["Date"], now: NOW_MS });
   return (ms) => t.mock.timers.tick(ms);
@@ -68,7 +71,7 @@ test("a principal has 32 mebibytes under way, whatever the heads of its bodies s
   stopped(t);
   const room = (principal, request, head = "") => roomFor(request, linesOf(principal) + head, NOW_MS + WAITS_MS);
   const ofHead = linesOf("mallory").length;
-  // What says nothing of its length, or has more than may be, counts as the most that is read of it.
+  // A body of unknown length, or over the limit, counts as the most that would be read of it.
   const taken = [...Array(29).fill(announced(MIB)), chunked, announced(100 * MIB), announced(MIB - 32 * ofHead)].map((request) => room("mallory", request));
   assert.ok(taken.every((leave) => typeof leave === "function"));
   assert.equal(room("mallory", announced(5_000)), null);

@@ -1,4 +1,5 @@
-// A deployment in front of another Worker: the start is recorded, the Worker asked by HTTP or by a call, and its answer is the outcome.
+// A deployment in front of another Worker, over a service binding: Semel records the start, asks the Worker by HTTP or by a method call, and records
+// its answer.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -40,7 +41,7 @@ test("what fails is in doubt, and is not asked again", async () => {
   }
 });
 
-/** Asks by a call for what the service gives, twice under one id. */
+/** Asks the service by a method call for the answer called `name`, twice under one id. */
 async function given(name) {
   const id = randomUUID();
   const send = () => byCall.send("POST", `/orders/gives/${name}`, { id });
@@ -57,13 +58,14 @@ test("what a call answers is recorded whole, in whatever form an answer can have
     buffer: [201, "bytes", null],
     stream: [201, "bytes", null],
     empty: [204, "", null],
-    // What the service has of an origin that compresses is decoded by now, and not to be decoded once more; what it has encoded itself is.
+    // The runtime has already decoded what the service fetched, and it must not be decoded again. What the service itself has encoded must be
+    // decoded.
     gzip: [201, "fetched", "text/plain;charset=UTF-8"],
     br: [201, "fetched", "text/plain;charset=UTF-8"],
     zipped: [201, "bytes", null],
     brotli: [201, '{"made":"brotli"}', "application/json; charset=utf-8"],
     untyped: [201, '{"made":"brotli"}', null],
-    // As it comes, it may be anything.
+    // Without a text type, the bytes of a body are handed on as they are.
     picture: [201, "\u{fffd}P", "image/png"],
     latin: [201, "\u{fffd}P", "text/plain; charset=iso-8859-1"],
   };

@@ -1,4 +1,4 @@
-// How docs/handlers.md charges a card: its Worker behind Semel, as it is written there, and a provider of payments that knows ids and loses answers.
+// How docs/handlers.md charges a card: the Worker that is printed there, behind Semel, and a payment provider that knows ids and loses answers.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -16,8 +16,9 @@ const CENTS = 1_250;
 const TRIES_MAX = 20;
 
 /**
- * A provider that charges once for each id it is given, tells the same again to the same form and complains of another, and of each charge loses so many answers, by its
- * number; of one whose price moves, the first. What names no card, or is not confirmed, is made and not charged, as at the real one.
+ * The charges by id. The provider charges once for each id. It repeats its answer to the same form, and complains about another form. It loses the
+ * first 0, 1 or 2 answers of a charge, by the number of the charge; where the price moves, the first one. As at the real provider, a payment without
+ * a card or without a confirmation is created but not charged.
  */
 const charges = new Map();
 const provider = createServer(async (request, response) => {
@@ -50,7 +51,7 @@ const server = await serve(after, "upstream", vars, { services: { UPSTREAM: work
 
 const pay = (customer, id, body = "{}") => server.send("POST", "/payments", { id, key: `"customers/${customer}"`, body });
 
-/** Pays as a client does: again under the same id, until there is an outcome. */
+/** Pays as a client does: sends again under the same id until there is an outcome. */
 async function paid(customer, id = randomUUID()) {
   for (let tries = 1; tries <= TRIES_MAX; tries += 1) {
     const answer = await pay(customer, id);

@@ -1,5 +1,5 @@
-// What a key's object does without a request: when its alarm is set, and what comes of a chore that fails, hangs or takes long. Engine, storage and time are
-// the test's.
+// What a key's object does without a request: when it sets its alarm, and what happens when a chore fails, hangs or takes long. The test provides
+// engine, storage and time.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,8 +12,9 @@ const NOW = 1_000_000_000;
 const MINUTE = 60_000;
 
 /**
- * The chores of a key at `NOW`. What `engine`, `storage`, `registry` and `effects` bring stands in place of an engine that has nothing to do, and so on. `log`:
- * what was asked of any of them; `alarms`: when each was to come; `dueMs`: when the engine has something to do.
+ * The chores of a key at `NOW`. By default the engine has nothing to do; `engine`, `storage`, `registry` and `effects` replace that. `log`: what the
+ * chores called; `alarms`: the times of the alarms that were set; `background`: the work that the object stays alive for. `due(ms)` sets when the
+ * engine has something to do next.
  */
 function key(t, { engine, storage, registry, effects, endsMs = Infinity } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
@@ -34,7 +35,7 @@ function key(t, { engine, storage, registry, effects, endsMs = Infinity } = {}) 
     its.dueMs = dueMs;
     its.chores.wake();
   };
-  /** So much time passes, a little at a time. */
+  /** Lets this much time pass, 5 ms at a time. */
   its.pass = async (ms) => {
     for (const endMs = Date.now() + ms; Date.now() < endMs; ) {
       t.mock.timers.tick(5);
@@ -45,7 +46,7 @@ function key(t, { engine, storage, registry, effects, endsMs = Infinity } = {}) 
 }
 
 const failing = (message = "the disk is full") => () => {
-  // As the module throws what the storage says.
+  // The module throws the storage's message as a string.
   throw message;
 };
 
@@ -219,7 +220,7 @@ test("an alarm that comes while what is overdue is made up for is not over befor
     assert.deepEqual([alarms.length, background.length], [2, 1]);
     let isOver = false;
     const alarm = Promise.resolve(chores.alarm()).then(() => (isOver = true));
-    // For what a request needs meanwhile none is set.
+    // What a request needs meanwhile sets no alarm.
     due(NOW + 5 * MINUTE);
     await pass(9_000);
     assert.deepEqual([isOver, alarms.length], [false, 2]);

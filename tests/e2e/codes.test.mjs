@@ -1,4 +1,4 @@
-// The rows of the code table, by HTTP on workerd. Each leaves the account as it was.
+// The rows of the code table, over HTTP on workerd. No refusal changes the account.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -9,7 +9,7 @@ const server = await serve(after, "ledger", { SEMEL_RETENTION_SECONDS: "86400" }
 const seconds = () => Math.floor(Date.now() / 1000);
 const KEYS = "/semel/v1/keys/";
 
-/** Checks a problem against its row, and that the account is untouched since `before`. */
+/** Checks a problem against its row of the table. */
 function assertProblem(answer, status, code, executed, retry) {
   assert.equal(answer.semel, code, answer.text);
   assert.equal(answer.status, status);
@@ -129,7 +129,7 @@ test("attempt-expired: a deadline in the past", () =>
 test("cancelled: an id that was cancelled before it ran never runs", () =>
   unchanged("k10", async () => {
     const [id, own] = [randomUUID(), randomUUID()];
-    const body = JSON.stringify({ id, firstSent: seconds() }); // one body for both: a second that began between them would be another payload
+    const body = JSON.stringify({ id, firstSent: seconds() }); // one body for both: if a second began in between, it would be another payload
     const cancel = () => server.send("POST", `${KEYS}accounts%2Fk10/cancel`, { id: own, body });
     const first = await cancel();
     assert.deepEqual([first.status, first.semel, first.json], [200, "executed", { state: "cancelled" }]);
@@ -178,7 +178,7 @@ test("outside-window: first sent before the fence", () =>
 test("too-large: a body over 1 MiB, announced or not", () =>
   unchanged("k15", async () => {
     const body = Buffer.alloc((1 << 20) + 1, " ");
-    // A client that is still sending must see its answer, and not a broken connection.
+    // A client that is still sending must get its answer, and not a broken connection.
     for (const large of [body, Buffer.alloc(8 << 20, " ")]) {
       const answer = await server.send("POST", "/accounts/k15/deposit", { id: randomUUID(), body: large });
       assertProblem(answer, 413, "too-large", "no", "after-fix");

@@ -1,4 +1,4 @@
-// `npm run deploy`, as far as it goes without Cloudflare: what would be uploaded, what it is bound to, and what is refused.
+// `npm run deploy`, as far as it can be tested without Cloudflare: what it would upload, with which bindings, and what it refuses.
 
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
@@ -20,7 +20,7 @@ import { COMPATIBILITY_DATE, COMPATIBILITY_FLAGS, startWorkerd } from "../../scr
 const LIMIT = { timeout: 120_000 };
 const CONFIG = join(ROOT, "wrangler.toml");
 const DEMO = join(ROOT, "scripts/deploy/demo.toml");
-/** Both as wrangler reads them. */
+/** Both, as wrangler reads them. */
 const configs = { [CONFIG]: await configOf(CONFIG), [DEMO]: await configOf(DEMO) };
 const KEYS = JSON.stringify({ keys: [{ kty: "oct", kid: "one", k: "YS1rZXktb2YtYS10ZXN0LW9mLXRoaXJ0eS10d28tYnl0ZXM" }] });
 const TOKEN = "the-token-of-a-test";
@@ -36,7 +36,7 @@ async function secretsFile(name, secrets) {
   return path;
 }
 
-/** What wrangler would upload, without the note that it leaves beside it, checked against the build. */
+/** Returns the folder that wrangler would upload, after checking it against the build. wrangler leaves a README beside it, which is removed. */
 async function uploaded(name, ...args) {
   const folder = join(scratch, name);
   const printed = await dryRun("--outdir", folder, ...args);
@@ -47,7 +47,7 @@ async function uploaded(name, ...args) {
   return { folder, printed };
 }
 
-/** Runs an upload on workerd, bound as its configuration says. */
+/** Runs an upload on workerd, with the bindings of its configuration. */
 async function serve(folder, file, state) {
   const { assets, durable_objects, vars } = configs[file];
   const objects = Object.fromEntries(durable_objects.bindings.map(({ name, class_name }) => [name, class_name]));
@@ -107,7 +107,7 @@ test("secrets that go along are looked at, and never shown", LIMIT, async () => 
   const short = await secretsFile("short.json", { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: "swordfish" });
   const broken = join(scratch, "broken.json");
   await writeFile(broken, "SEMEL_ADMIN_TOKEN=swordfish");
-  // It would be uploaded as a secret of the name "0".
+  // wrangler would upload this as a secret with the name "0".
   const list = await secretsFile("list.json", ["swordfish"]);
   for (const [file, why] of [[short, /SEMEL_ADMIN_TOKEN is too short/], [broken, /is no JSON object/], [list, /is no JSON object/]]) {
     await assert.rejects(dryRun("--secrets-file", file), ({ message }) => {
@@ -124,7 +124,7 @@ test("what the Worker could not read is refused before anything is uploaded, and
   const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
   const read = (deployment) => unreadable(folder, { vars, given, ...deployment });
   assert.equal(await read({}), undefined);
-  // As TOML has them.
+  // TOML gives these as a number and as a table.
   assert.equal(await read({ vars: { ...vars, SEMEL_RATE_BURST: 5, SEMEL_KEY_RULES: [{ keys: "a/*", recordsMax: 1 }] } }), undefined);
   assert.match(await read({ vars: { ...vars, SEMEL_RATE_BURST: 0 } }), /^SEMEL_RATE_BURST is "0"; it must be/);
   assert.match(await read({ vars: { ...vars, SEMEL_ORIGINS: "app.example" } }), /^SEMEL_ORIGINS has "app.example"/);
@@ -176,16 +176,16 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.equal(first({ given: {} }, "missing"), "SEMEL_JWT_KEYS");
   assert.equal(first({ given: { SEMEL_JWT_KEYS: KEYS } }, "noted"), "There");
   assert.equal(first({ vars: {} }, "wrong"), "SEMEL_JWT_AUDIENCE");
-  // As the Worker has it, what is empty is not set.
+  // To the Worker, an empty setting is not set.
   assert.equal(first({ vars: { SEMEL_JWT_AUDIENCE: "" } }, "wrong"), "SEMEL_JWT_AUDIENCE");
   assert.equal(first({ vars: { ...vars, SEMEL_JWKS_URL: "" }, given: {} }, "missing"), "SEMEL_JWT_KEYS");
-  // What is given takes the place of what is there.
+  // A value that is given replaces the one that is deployed.
   assert.equal(first({ given: { SEMEL_JWKS_URL: "" }, there: ["SEMEL_JWKS_URL"] }, "missing"), "SEMEL_JWT_KEYS");
   assert.deepEqual(judge({ vars: { SEMEL_OPEN: "true", SEMEL_JWKS_URL: "" }, given: { SEMEL_ADMIN_TOKEN: TOKEN }, isOpenMeant: true }), nothing);
   assert.match(judge({ vars: { ...vars, SEMEL_JWT_AUDIANCE: "x" }, given }).wrong.join(), /^SEMEL_JWT_AUDIANCE is no setting/);
   assert.match(judge({ vars: { ...vars, SEMEL_ADMIN_TOKEN: TOKEN } }).wrong.join(), /SEMEL_ADMIN_TOKEN is among the vars/);
   assert.match(judge({ vars, given: { ...given, SEMEL_OPEN: "true" } }).wrong.join(), /^SEMEL_OPEN is true/);
-  // TOML has booleans and numbers of its own.
+  // TOML has booleans and numbers.
   assert.match(judge({ vars: { ...vars, SEMEL_OPEN: true }, given }).wrong.join(), /^SEMEL_OPEN is true/);
   assert.deepEqual(judge({ vars: { ...vars, SEMEL_OPEN: false }, given }), nothing);
   for (const unreadable of ["yes", "TRUE", "", 1]) assert.match(judge({ vars: { ...vars, SEMEL_OPEN: unreadable }, given }).wrong.join(), /^SEMEL_OPEN is neither true nor false/, String(unreadable));
@@ -198,8 +198,13 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   const publics = [["ed25519"], ["rsa", { modulusLength: 2048 }], ["ec", { namedCurve: "P-256" }]].map((kind) => ({ ...generateKeyPairSync(...kind).publicKey.export({ format: "jwk" }), kid: "a" }));
   for (const key of publics) assert.equal(keys(set(key), "vars"), "", key.kty);
   const [ed, rsa, ec] = publics;
+<<<<<<< HEAD
   for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /an invalid public key/, JSON.stringify(key));
   // A table of TOML's, which the Worker takes as well.
+=======
+  for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /a public key that is none/, JSON.stringify(key));
+  // The Worker takes the key set as a table of TOML too.
+>>>>>>> 263e7423 (The comments of the first sixteen end-to-end tests name who does what, and say what each helper returns)
   assert.equal(keys({ keys: [ed] }, "vars"), "");
   assert.match(keys(JSON.parse(KEYS), "vars"), /has an oct key/);
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);
@@ -219,7 +224,7 @@ test("keys that would begin empty are refused, unless that is meant", () => {
     assert.deepEqual(judged(place, places), refused, `${place} at ${places}`);
     assert.deepEqual(judged(place, places, { isEmptyMeant: true }), []);
   }
-  // One that is a secret there stays, unless another goes along: nobody sees whether that is the same.
+  // A deployed secret stays unless this deployment gives another. Its value can't be read, so it can't be compared.
   const there = ["SEMEL_JURISDICTION"];
   assert.deepEqual(judged(undefined, [undefined], { there }), []);
   const given = { ...deployment.given, SEMEL_JURISDICTION: "eu" };
@@ -227,7 +232,7 @@ test("keys that would begin empty are refused, unless that is meant", () => {
   assert.deepEqual(judged("eu", [undefined]), refused);
 });
 
-/** As Cloudflare answers; what is made of it is the wrangler's that deploys. `answer()`: status and body, by the request. */
+/** A stand-in for Cloudflare's API, asked by the wrangler that deploys. `answer(url)` returns status and body. */
 async function cloudflare(t, answer) {
   const asked = [];
   const api = createServer((request, response) => {
@@ -253,7 +258,7 @@ test("a Worker that was never deployed has no secrets and no keys; whoever can't
   assert.deepEqual(await asked(placesAt, 200, { errors: [], result: { deployments: [] } }), []);
 });
 
-/** Answers of a deployment whose traffic is split between versions with these bindings. */
+/** `answer` for a deployment whose traffic is split between versions with these bindings. */
 const deployed = (versions) => (url) => {
   const result = (its) => [200, { errors: [], result: its }];
   const [, number] = /\/versions\/v(\d+)$/.exec(url) ?? [];

@@ -1,5 +1,5 @@
-// What a key has sent to others: when it is asked for, how long an answer is waited for, and what is told of it. Engine, time and network are the test's; on workerd
-// they are in `transfers.test.mjs`.
+// What a key's handlers emit to other keys and to the outside: when the host asks the engine for it, how long it waits for an answer, and what it
+// tells the engine. The test provides engine, time and network; `transfers.test.mjs` has the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,8 +13,9 @@ const TO_KEY = ["other", "POST", "/deposit?a=1", "x-one:1\n", new TextEncoder().
 const OUTSIDE = [undefined, "POST", "https://api.example/hook", "idempotency-key:\"x\"\n", new TextEncoder().encode("body")];
 
 /**
- * A key at `NOW` with `next` to be sent, a list a lane; `told`: what the engine was told, and `asked` how often it was asked what to send; `background`: how much goes on for which the object is to stay. `key`: what another key answers, `outside`: what
- * the network does.
+ * A key at `NOW` that has `next` to send, each on a lane of its own. `key`: the answer of the other key's object; `outside`: the network's. `told`:
+ * what the engine was told of the answers; `asked`: how often it was asked what to send; `background`: how often the object was kept alive for the
+ * sending.
  */
 function sender(t, { next = [], key = async () => [200, "semel-status:executed\n", undefined], outside } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
@@ -63,7 +64,7 @@ test("all that may be sent is sent at once, and what came of each is told, and a
   assert.deepEqual(its.calls.map(([name, method, pathname, search, lines, body]) => [name, method, pathname, search, lines, body]), Array(2).fill(["other", "POST", "/deposit", "?a=1", "x-one:1\n", TO_KEY[4]]));
   assert.deepEqual(its.told, [[1, 10, 409, "locked", "why"], [2, 20, 409, "locked", "why"]]);
   assert.ok(its.asked > 3 && its.woken > 0);
-  // An object that was put back asks with others than it has asked with.
+  // The host asks with a new random number each time, so an object that was put back to an earlier state asks with others.
   assert.deepEqual([its.chances.size, [...its.chances].every(Number.isSafeInteger)], [its.asked, true]);
 });
 
@@ -93,7 +94,7 @@ test("it waits until what is stored was looked at, and for who has the object to
   looked();
   await its.pass(0);
   through();
-  // Another has claimed it by then.
+  // By then another caller has taken the object.
   taken();
   await its.pass(0);
   assert.equal(its.asked, 0);

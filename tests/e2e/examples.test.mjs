@@ -1,9 +1,9 @@
-// The examples, by the commands of examples/README.md: the packed SDK installed, against workerd, through a proxy.
+// The examples, run by the commands of examples/README.md, with the packed SDK, against workerd through a proxy.
 //
 // Invariants:
-// - They run in a folder that is laid out as a checkout is, with the worker's address and fixed ports replaced.
-// - Nothing is downloaded. What examples want is what `npm ci` has put into the checkout, in the versions that they name. It is in
-//   the folders above them, as in a workspace.
+// - They run in a folder that is laid out like a checkout. Only the worker's address and fixed ports are replaced.
+// - Nothing is downloaded. The packages that the examples need are those that `npm ci` installed in the checkout, in the versions that the examples
+//   name. They are in a folder above the examples, as in a workspace.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -23,23 +23,26 @@ import { serve } from "./server.mjs";
 
 const WORKER = "http://127.0.0.1:8787";
 const SHOWN = { "examples/browser/index.html": "html", "examples/react/Deposit.jsx": "jsx", "examples/node/deposit.mjs": "js" };
-/** A change runs, and its answer never comes. */
+/** The change runs, but its answer is lost. */
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
-/** A change never arrives. */
+/** The change never arrives. */
 const UNSENT = { loseRequests: 1, spare: ({ method }) => method !== "POST" };
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
-/** So long may an example take to be installed and bundled: some seconds, and many more where the machine is busy or its disk cold. */
+/** How long installing and bundling an example may take: usually some seconds, but many more if the machine is busy or its disk cold. */
 const BUILT_MS_MAX = 60_000;
 
 const readme = await readFile(join(ROOT, "README.md"), "utf8");
 const howTo = await readFile(join(ROOT, "examples/README.md"), "utf8");
 const server = await serve(after, "ledger");
-/** Serves nobody, as a worker does before it is configured. */
+/** Serves nobody, like a worker that is not configured yet. */
 const closed = await serve(after, "ledger", { SEMEL_OPEN: "false", SEMEL_ORIGINS: "*" });
 const browser = await browse(after);
 const checkout = await mkdtemp(join(tmpdir(), "semel-checkout-"));
-/** In `modules` is what they are made with. Those with a form let a user deposit again at once; the other's button is off meanwhile. */
+/**
+ * `modules`: where the packages of the example are installed. An example with a form accepts the next deposit at once; the other turns its button off
+ * meanwhile.
+ */
 const pages = {
   browser: { account: "carol", source: "index.html" },
   react: { account: "dave", source: "Deposit.jsx", isForm: true, modules: ROOT },
@@ -48,7 +51,7 @@ const pages = {
 };
 let packed;
 
-/** What must be ended after the file, the last first. */
+/** What must be ended after this file, in reverse order. */
 const endings = [() => rm(checkout, { recursive: true, force: true, maxRetries: 10 })];
 after(async () => {
   for (const end of endings.reverse()) await end();
@@ -66,12 +69,15 @@ async function layOut() {
   await cp(SDK_PACKAGE, join(checkout, "sdk/npm"), { recursive: true });
   await symlink(join(ROOT, "node_modules"), join(checkout, "node_modules"));
   for (const [name, { modules }] of Object.entries(pages)) if (modules) await lend(join(checkout, "examples", name, "package.json"), modules);
-  // Alone: beside it are other versions of Node.
+  // Only vite itself is linked: the folder it is in has other versions of Node too.
   await mkdir(join(checkout, "examples/node_modules/.bin"));
   await symlink(join(RUNTIMES, "node_modules/.bin/vite"), join(checkout, "examples/node_modules/.bin/vite"));
 }
 
-/** Puts what a manifest names into a folder above, and takes it out of the manifest: npm would want all of it, for every platform. */
+/**
+ * Links the packages that a manifest names into a folder above, and removes them from the manifest. npm would otherwise want all of them, for every
+ * platform.
+ */
 async function lend(manifest, modules) {
   await replace(manifest, "8080", "0");
   const { devDependencies, dependencies, ...others } = JSON.parse(await readFile(manifest, "utf8"));
@@ -91,14 +97,17 @@ async function replace(path, from, to) {
   await writeFile(path, text.replaceAll(from, to));
 }
 
-/** The commands of examples/README.md by that name. */
+/** The commands in examples/README.md under this name. */
 function commands(name) {
   const [, script] = new RegExp(`<!-- ${name} -->\n\`\`\`sh\n([\\s\\S]*?)\`\`\``).exec(howTo) ?? [];
   assert.ok(script, `examples/README.md has the commands of ${name}`);
   return script.replaceAll(":8080", ":0");
 }
 
-/** Begins a script in the folder of the checkout, and ends it after the file. Packing would build, which the checkout has done. */
+/**
+ * Starts a script in the folder of the checkout, and ends it after this file. npm would build before packing; that is skipped, because the checkout
+ * is built.
+ */
 function begin(script) {
   const settings = { offline: true, ignore_scripts: true, audit: false, fund: false, update_notifier: false, cache: join(checkout, "cache") };
   const env = { ...process.env, ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`npm_config_${name}`, String(value)])) };
@@ -114,21 +123,21 @@ function begin(script) {
   return ran;
 }
 
-/** Resolves to what a script printed. */
+/** Resolves to what the script printed. */
 async function run(script) {
   const ran = begin(script);
   assert.equal(await ran.ended, 0, ran.output);
   return ran.stdout;
 }
 
-/** Has an example send through a proxy of its own to its `worker`, which a test may change, and serves it. */
+/** Serves an example that sends to `page.worker`, which a test may change, through a proxy of its own. */
 async function openable(name, page) {
   page.worker = server;
   const proxy = await startLossy({ target: () => page.worker.url, seed: 23 });
   endings.push(() => proxy.close());
   await replace(join(checkout, "examples", name, page.source), WORKER, proxy.url);
   const serving = begin(commands(name));
-  // Where the environment names a CI, vite prints in colours, into a pipe too.
+  // Where the environment names a CI, vite prints in colours, even into a pipe.
   const address = () => /Local: +(http\S+)\s/.exec(stripVTControlCharacters(serving.output))?.[1];
   const served = until(address, `${name} is served`, BUILT_MS_MAX).catch(({ message }) => assert.fail(`${message}\n${serving.output}`));
   await Promise.race([served, serving.ended]);
@@ -190,7 +199,7 @@ test("a Node script that is killed in mid-request: the next run gets that answer
   assert.deepEqual([balance - before.balance, entries - before.entries, proxy.changes.size], [10, 2, 2]);
 });
 
-/** Opens the page of an example and waits until it can be used. What went before is not counted. */
+/** Opens the page of an example and waits until it is ready. `made()` counts from here. */
 async function open(t, { proxy, url, account, isForm }, path = "") {
   const [before, changes] = [await server.account(account), proxy.changes.size];
   const tab = await browser.tab(url + path);
@@ -203,7 +212,7 @@ async function open(t, { proxy, url, account, isForm }, path = "") {
   const page = {
     tab,
     button,
-    /** Deposits 5, or as much as a form takes, by one click or two. */
+    /** Deposits 5, or `much` if there is a form, by one click or two. */
     async deposit(much = 5, clicks = 1) {
       if (isForm) await amount.fill(String(much));
       await button.click({ clickCount: clicks });
@@ -215,7 +224,7 @@ async function open(t, { proxy, url, account, isForm }, path = "") {
     shows: (balance) => until(async () => (await tab.locator("output").textContent()) === String(balance), `the balance ${balance}`),
     before: before.balance,
     complaints: () => browser.complaints.filter(({ page }) => page === tab).map(({ text }) => text),
-    /** How many deposits were made, and under how many ids. */
+    /** How many deposits were made since the page was opened, and under how many ids. */
     async made() {
       const { entries } = await server.account(account);
       return { deposits: entries - before.entries, ids: proxy.changes.size - changes };
@@ -226,7 +235,7 @@ async function open(t, { proxy, url, account, isForm }, path = "") {
   return page;
 }
 
-/** The id under which the last deposit is sent. */
+/** The id of the last deposit that was sent. */
 const lastId = (proxy) => [...proxy.changes.keys()].at(-1);
 
 for (const [name, example] of Object.entries(pages)) {
@@ -260,7 +269,7 @@ for (const [name, example] of Object.entries(pages)) {
     await page.says("An earlier deposit was made.");
     await page.isReady();
     await page.shows(page.before + 5);
-    // What is acknowledged is told to nobody again.
+    // An acknowledged deposit is not reported again after a reload.
     await acknowledged(server, [[lastId(proxy), proxy.changes.get(lastId(proxy))]]);
     await page.tab.reload();
     await page.isReady();
