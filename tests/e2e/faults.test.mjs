@@ -1,6 +1,5 @@
-// What goes wrong in and around an object: each with its code, nothing lost, and no caller waits past its deadline. On workerd.
-// The faults of the storage are in `tests/engine/tests/faults.rs`, a process that is killed in `once.test.mjs`, a disk that
-// really is full in the chaos run.
+// Failures in and around an object, on workerd: each is answered with its code, loses nothing, and keeps no caller waiting past its deadline.
+// `tests/engine/tests/faults.rs` has failures of the storage, `once.test.mjs` a process that is killed, and the chaos run a disk that really is full.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,7 +9,7 @@ import { until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const server = await serve(after, "probe");
-/** So long after its deadline, at most, a caller has its answer, by the Worker's timers. */
+/** How long after its deadline a caller may get its answer, at most, by the Worker's timers. */
 const LATE_MS = 1_500;
 const DEADLINE_MS = 600;
 
@@ -21,8 +20,8 @@ const change = (key, options = {}) => server.send("POST", "/echo", { id: randomU
 const runs = async (key) => Number((await server.send("GET", "/runs", { key })).text) - 1;
 
 /**
- * Checks that so many attempts are answered by their deadline, and with what. The clock stands until they have come: whose deadline is over on arrival waits as
- * long as it asked, and so would those that a busy machine sends.
+ * Checks that this many attempts are answered by their deadline, and returns the answers. The Worker's clock stands until they have arrived: an
+ * attempt whose deadline is over on arrival waits as long as it asked for, and on a busy machine some would arrive that late.
  */
 async function answersInTime(send, count = 1) {
   const deadline = (await clock(`stands for ${count}`)) + DEADLINE_MS;
@@ -52,11 +51,11 @@ test("an object that is busy: who waits behind it has its answer by its deadline
   await until(async () => (await came()) > before, "it has come");
   const ids = Array.from({ length: 20 }, () => randomUUID());
   for (const answer of await answersInTime((timed) => Promise.all(ids.map((id) => change(key, { id, ...timed }))), ids.length)) assertUnavailable(answer);
-  // The Worker's timers told that it was over, and its clock shows that.
+  // The Worker's timers ran while its clock stood. Now the clock passes the deadline too.
   await clock(DEADLINE_MS);
   await server.send("POST", "/probe/release", { body: "busy" });
   assert.equal((await busy).semel, "executed");
-  // Behind the late attempts: they were judged before this one is.
+  // This read is queued behind the late attempts, so they were judged before it runs.
   assert.equal(await runs(key), 2);
   for (const id of ids) assert.equal((await change(key, { id, body: undefined })).semel, "executed");
   assert.equal(await runs(key), 2 + ids.length);
@@ -79,7 +78,7 @@ test("a body that comes slowly: the caller has its answer by its deadline, and w
       new Promise((resolve, reject) => {
         const lines = Object.entries({ "content-length": bytes, "idempotency-key": id, "semel-key": key, "semel-deadline": deadline, ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
         socket.write(`POST /echo HTTP/1.1\r\nHost: localhost\r\n${lines.join("")}\r\n`);
-        // A byte now and then: it is never silent for long, nor done in time.
+        // A byte now and then: the client is never silent for long, and never finishes in time.
         const drip = setInterval(() => socket.writable && socket.write("x"), 50);
         socket.once("data", (chunk) => {
           const text = chunk.toString("latin1");
@@ -111,7 +110,7 @@ for (const when of ["before", "after"]) {
     const first = await change(key, { id: earlier, body: "first" });
     const beside = change(key, { id: randomUUID() });
     assertUnavailable(await answersInTime(({ deadline, headers }) => change(key, { id, deadline, headers: { ...headers, ...fault(`reset ${when}`) } })));
-    // Who was in the same commit is answered too, by its outcome or by what can't be known.
+    // A request in the same commit is answered too: with its outcome, or with `unavailable` because nobody can know.
     assert.ok(["executed", "unavailable"].includes((await beside).semel));
     const before = await runs(key);
     assert.equal((await change(key, { id })).semel, "executed");

@@ -1,11 +1,12 @@
-// What the Worker holds so that V8 collects earlier: how much of it, until when, and where there is no room for it. That V8 does is tests/bench/collections.test.mjs.
+// The buffers that the Worker holds so that V8 collects earlier: how many, until when, and what happens if there is no room for one.
+// `tests/bench/collections.test.mjs` tests that V8 does collect earlier.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const MB = 1 << 20;
 
-/** `collect` of a Worker of its own, on a runtime whose full collections are made here, and what it has asked for, in MB. */
+/** `collect` of a Worker of its own, with a runtime that the test controls. Returns a function that calls it for this many requests. */
 async function heldOn(t, { WeakRef, ArrayBuffer }) {
   const real = { WeakRef: globalThis.WeakRef, ArrayBuffer: globalThis.ArrayBuffer };
   t.after(() => Object.assign(globalThis, real));
@@ -16,7 +17,7 @@ async function heldOn(t, { WeakRef, ArrayBuffer }) {
   };
 }
 
-/** References that a full collection empties, and buffers that are counted. */
+/** A runtime whose references a full collection empties, and which notes the size of each buffer in MB. */
 function runtime() {
   const made = { mb: [], collections: 0 };
   class WeakRef {

@@ -1,17 +1,17 @@
-// What may overlap at a key goes together, on workerd: how many requests that takes, what ran of it, and who is blamed for what. By the SDK in Node;
-// in Chromium it is in `sdk-browser.test.mjs`.
+// Requests that may overlap at a key are sent together, on workerd: how many HTTP requests that takes, what of them ran, and which one is blamed for
+// a crash. The SDK runs in Node; `sdk-browser.test.mjs` has the same in Chromium.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { Semel } from "../../sdk/npm/node.js";
-// The outbox loads it with the first burst; here it is there by the second, however slow the disk is.
+// The outbox loads this module with the first burst. Imported here, it is loaded by the second burst, however slow the disk is.
 import "../../sdk/npm/session-node.js";
 import { startLossy, until } from "./lossy.mjs";
 import { otherSide } from "./other-side.mjs";
 import { serve } from "./server.mjs";
 
 const BURST = 200;
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const ledger = await serve(after, "ledger");
@@ -19,7 +19,7 @@ const probe = await serve(after, "probe");
 const other = await otherSide(after);
 const front = await serve(after, "upstream", { SEMEL_UPSTREAM: other.url, SEMEL_UPSTREAM_ROUTES: '[{"path":"/orders","methods":["POST"]}]' }, { reachesLocal: true });
 
-/** An outbox, and what it has sent: the batches, and how many requests there were of any kind. */
+/** An outbox, and counts of what it sent: `batches`, and `requests` of any kind. */
 async function outbox(t, url, options) {
   const sent = { requests: 0, batches: 0 };
   const counting = (url, init) => {
@@ -35,13 +35,13 @@ async function outbox(t, url, options) {
 
 const overlapping = (semel, path, key, body = '{"amount":1}') => semel.fetch(path, { method: "POST", body, key, ordered: false, headers: { "content-type": "application/json" } });
 const deposits = (semel, account, count) => Promise.all(Array.from({ length: count }, async () => (await overlapping(semel, `/accounts/${account}/deposit`, `accounts/${account}`)).json()));
-/** Each deposit of 1 has an answer of its own: the account as it was then, after none, one, two and so on of them. */
+/** Checks that each answer shows the account after one more deposit of 1. Returns these numbers, sorted. */
 const inOrder = (answers) => answers.map(({ balance, entries }) => (assert.equal(balance, entries), entries)).sort((one, next) => one - next);
 const upTo = (count, from = 0) => Array.from({ length: count }, (_, n) => from + n + 1);
 
 test("200 at once take a few requests; each is made once, and each caller has its own answer", LIMIT, async (t) => {
   const { semel, sent, reset } = await outbox(t, ledger.url);
-  // What makes them go together is loaded with the first of these.
+  // The first of these loads the code that sends requests together.
   assert.deepEqual(inOrder(await deposits(semel, "many", BURST)), upTo(BURST));
   reset();
   assert.deepEqual(inOrder(await deposits(semel, "many", BURST)), upTo(BURST, BURST));
@@ -49,7 +49,7 @@ test("200 at once take a few requests; each is made once, and each caller has it
   assert.deepEqual(await ledger.account("many"), { id: "many", balance: 2 * BURST, entries: 2 * BURST });
   const kept = async () => (await ledger.admin("GET", "keys/accounts%2Fmany")).json;
   await until(async () => (await semel.pending()).length === 0, "nothing is pending");
-  // What was settled last rides with the next.
+  // What was settled last is acknowledged with the next request.
   await deposits(semel, "many", 1);
   await until(async () => (await kept()).records <= 1, "all that is settled is acknowledged", 30_000);
   t.diagnostic(JSON.stringify(sent));
@@ -58,7 +58,7 @@ test("200 at once take a few requests; each is made once, and each caller has it
 test("where requests and answers are lost, batches among them, each is made once all the same", LIMIT, async (t) => {
   const proxy = await startLossy({ target: () => ledger.url, seed: 5, loseRequests: 1 / 10, loseAnswers: 1 / 10, duplicate: 1 / 10, delayMsMax: 5 });
   t.after(() => proxy.close());
-  // After one that is lost there are none for a minute: so an outbox of its own for each round.
+  // After a batch is lost, an outbox sends no batches for a minute. So each round has an outbox of its own.
   const rounds = await Promise.all(Array.from({ length: 5 }, () => outbox(t, proxy.url)));
   let batches = 0;
   for (const [round, { semel, sent }] of rounds.entries()) {

@@ -1,5 +1,5 @@
-// Changes of one key that come to a Worker together go to their object in one call: each has its own answer all the same, whoever of them leaves, is slow,
-// or ends the object. On workerd.
+// Changes of one key that reach a Worker together go to their object in one call, on workerd. Each still has its own answer, whichever of them
+// leaves, is slow, or ends the object.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -13,7 +13,7 @@ import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
 const TELLS = { "probe-object": "counts" };
-/** Of what `fetch` makes of a text: a part of the fingerprint. */
+/** The content type that `fetch` gives to a text. It is part of the fingerprint. */
 const TEXT = { "content-type": "text/plain;charset=UTF-8" };
 
 const server = await serve(after, "probe");
@@ -25,10 +25,10 @@ const countsOf = ({ headers }) => JSON.parse(headers.get("probe-counts"));
 const came = async () => (await server.send("GET", "/probe/came")).json;
 const release = (name) => server.send("POST", "/probe/release", { body: name });
 const clock = async (what) => (await server.send("POST", "/probe/clock", { body: String(what) })).json;
-/** All who have this one header wait, each where it has come to the Worker, and go on in one turn once the name is released. */
+/** Requests with this header wait where they reach the Worker. Once the name is released, all go on in one turn. */
 const gate = (name) => ({ "probe-gate": name });
 
-/** Resolves to all that was printed until now: the line of a failure always comes. */
+/** Resolves to the log, with all that was printed until now: the line of a failure always comes, after all others. */
 async function printed(by = server) {
   const id = randomUUID();
   await by.send("POST", "/fail", { id, key: '"printed"' });
@@ -46,8 +46,8 @@ async function haveCome(before, count) {
 }
 
 /**
- * Holds a key's object by a change, until the name is released. Once it resolves, that change has come: whatever comes now comes while it is under
- * way. `before`: how many have come.
+ * Holds a key's object with a change, until the name is released. When this resolves, that change has reached the Worker, so whatever comes now comes
+ * while it is under way. `before`: how many requests have come to the Worker.
  */
 async function hold(key, name = key) {
   const earlier = await came();
@@ -56,7 +56,7 @@ async function hold(key, name = key) {
   return { held, before: earlier + 1 };
 }
 
-/** A client that may leave, which the runtime is told: a connection with one change on it. */
+/** A client that can leave, as the runtime will notice: a connection with one change on it. */
 function clientOf(key, id = randomUUID()) {
   const { hostname: host, port } = new URL(server.url);
   const socket = connect({ host, port: Number(port), noDelay: true });
@@ -76,7 +76,7 @@ function clientOf(key, id = randomUUID()) {
 test("what comes while something of its key is under way goes in one call, and each has its own answer; again, its own replay", LIMIT, async () => {
   const before = countsOf(await change("many"));
   const ids = times(60, () => randomUUID());
-  // All of them come while one is under way, and go on together, however slowly each has come.
+  // All arrive while one change is under way, and then go on together, however slowly each has come.
   const together = async (name) => {
     const { held, before } = await hold("many", name);
     const answers = ids.map((id) => change("many", { id, headers: { ...TELLS, ...gate(`${name} all`) } }));
@@ -91,7 +91,7 @@ test("what comes while something of its key is under way goes in one call, and e
   for (const { headers } of first) assert.match(headers.get("server-timing"), /^object;dur=\d+, total;dur=\d+$/);
   const between = countsOf(await change("many"));
   assert.equal(between.requests - before.requests, 62);
-  // The one that is held, theirs, and the one that tells.
+  // One call for the change that is held, one for the 60, and one for the change that reads the counts.
   assert.equal(between.calls - before.calls, 3);
   const again = await together("again");
   assert.deepEqual(again.map(({ status, semel, text }) => [status, semel, text]), ids.map((id) => [200, "replayed", id]));
@@ -151,11 +151,13 @@ test("of two calls that would have too many bytes together each has its own", LI
   assert.deepEqual([calls, requests], [6, 6]);
 });
 
-/** How many were in each call, of changes that come in one turn: see the probe. */
+/** Sends changes that come in one turn to a made-up object. Returns how many were in each call: see `/probe/gather`. */
 const gathered = async (...asks) => (await server.send("POST", "/probe/gather", { body: JSON.stringify(asks) })).json;
 const WAITS_MS = 60_000;
 
-/** Changes of a key that come in one turn, each `{ path, id, headers, body }`: the first finds nothing under way, and those behind it go together. */
+/**
+ * Sends changes of a key, each `{ path, id, headers, body }`, that come in one turn. The first finds nothing under way; those behind it go together.
+ */
 const inOneTurn = async (key, changes, on = server) => {
   const made = changes.map(({ path = "/echo", id = randomUUID(), headers, body = id }) => [path, { "idempotency-key": id, "semel-key": `"${key}"`, "semel-first-sent": `@${nowS()}`, ...headers }, body]);
   return (await on.send("POST", "/probe/together", { body: JSON.stringify(made) })).json;
@@ -170,7 +172,7 @@ test("so many go in one call, with so many bytes of heads and bodies, and those 
 
 test("what comes in further turns goes along as long as it comes, and no longer than so many turns", LIMIT, async () => {
   const apart = (turns) => ["apart", 1 + 24, 100, 0, WAITS_MS, turns];
-  // The first of a call waits, and so many turns bring one more each.
+  // The first change of a call waits for turns. Each of up to 20 turns, or each second one, brings one more change.
   assert.deepEqual(await gathered(apart(1)), { apart: [1, 20, 4] });
   assert.deepEqual(await gathered(apart(2)), { apart: [1, 10, 10, 4] });
   assert.deepEqual(await gathered(apart(3)), { apart: times(25, () => 1) });
@@ -187,7 +189,7 @@ test("of so many keys at a time is known what is under way, and changes of other
   const full = await gathered(...keys(1_000), more("beyond"), more("known 7"));
   assert.deepEqual([full.beyond, full["known 7"]], [[1, 1, 1], [1, 3]]);
   assert.deepEqual((await gathered(...keys(999), more("last"))).last, [1, 2], "what is over is known no more");
-  // Nobody says that a caller has left: who waits no longer is looked for where there is no room.
+  // The runtime doesn't say when a caller has left. So where there is no room, the Worker looks for changes that nobody waits for any more.
   assert.deepEqual((await gathered(...keys(1_000, 0), more("after"))).after, [1, 2]);
 });
 
@@ -213,7 +215,7 @@ test("a call that does not come back: each is answered in its own time, and goes
   const ids = times(12, () => randomUUID());
   const logged = await printed();
   const { held, before } = await hold("hangs");
-  // Each waits for a second from when it goes on; the Worker's timers tell whether it was answered in two.
+  // Each waits for one second after it was released. The Worker's timers say whether it was answered within two.
   const asked = ids.map((id) => change("hangs", { id, headers: { "probe-object": "all hangs", "probe-by": "2000", prefer: "wait=1", ...gate("hangs all") } }));
   await haveCome(before, ids.length);
   await release("hangs all");
@@ -237,7 +239,7 @@ test("of one whose caller waits no longer nothing is under way, however many com
   });
   while (!isOver) assert.equal((await change("waits")).semel, "executed");
   assert.equal(await over, 503);
-  // By itself it does not hang.
+  // Sent by itself, it does not hang.
   for (let number = 0; number < 3; number += 1) assert.equal((await change("waits", { headers: { "probe-object": "all hangs" } })).semel, "executed");
 });
 
@@ -268,14 +270,14 @@ test("what only those that go together have made necessary is seen to: the regis
   const id = randomUUID();
   await change("told", { id, on: own });
   await until(async () => (await listed()) === 1, "the registry knows it");
-  // What is replayed changes nothing.
+  // A replay changes nothing, so what the registry hears must come from the other two.
   const statuses = (await inOneTurn("told", [{ id, headers: TEXT }, {}, {}], own)).map(([, semel]) => semel);
   assert.deepEqual(statuses, ["replayed", "executed", "executed"]);
   await until(async () => (await listed()) === 3, "the registry knows all");
 });
 
 test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {
-  // All of them come while one is under way, however slowly: what comes by itself shares its commit with nobody.
+  // All arrive while one change is under way, however slowly: a change that is sent by itself would have a commit of its own.
   const { held, before } = await hold("ends");
   const ids = times(20, () => randomUUID());
   const coming = ids.map((id, number) => change("ends", { id, headers: { ...(number === 15 ? { "probe-object": "reset after" } : TELLS), ...gate("ends all") } }));
@@ -284,7 +286,7 @@ test("the object ends before their commit is durable: nobody is told an outcome,
   await release("ends");
   assert.equal((await held).semel, "executed");
   const answers = await Promise.all(coming);
-  // All were in its commit.
+  // All were in the commit of the one that resets the object.
   for (const { status, semel } of answers) assert.deepEqual([status, semel], [503, "unavailable"]);
   const again = await Promise.all(ids.map((id) => change("ends", { id })));
   assert.deepEqual(again.map(({ status, text }) => [status, text]), ids.map((id) => [200, id]));
@@ -299,7 +301,7 @@ test("where all that they answer is too much for one call, each has its own answ
 });
 
 test("one that may have ended the object before is in no commit with others", LIMIT, async () => {
-  // The object is young for some seconds: until all have come.
+  // The object is young for some seconds. Its clock stands, so it stays young until all requests have come.
   const firstSent = Math.floor((await clock("stands for 23")) / 1000);
   const first = await change("young", { firstSent: undefined });
   const { held, before } = await hold("young");
@@ -309,7 +311,7 @@ test("one that may have ended the object before is in no commit with others", LI
   await release("young");
   assert.ok([first, await held, ...(await Promise.all(coming))].every(({ semel }) => semel === "executed"));
   const { calls, requests, syncs } = countsOf(await change("young", { firstSent }));
-  // The first, the one that is held, all that came together, each of them once more, and the one that tells.
+  // The first, the one that is held, all 20 together, each of the 20 once more by itself, and the one that reads the counts.
   assert.deepEqual([requests, calls], [1 + 1 + 20 + 20 + 1, 1 + 1 + 1 + 20 + 1]);
   assert.ok(syncs >= 2 * 21, "each is alone in its commit, and so is its start");
 });
@@ -342,11 +344,11 @@ test("at the next object, what has its outcome by then is nobody who may have en
 });
 
 test("what the compiler makes of it goes on in the right request too", LIMIT, async (t) => {
-  // As soon as can be, and at once: how far it gets in the time of a slow machine is no matter.
+  // V8 optimises as early as it can, and in the foreground, so that the result doesn't depend on the speed of the machine.
   const soon = ["--no-maglev", "--invocation-count-for-turbofan=20", "--minimum-invocations-after-ic-update=1", "--no-concurrent-recompilation"];
   const optimised = await serve((end) => t.after(end), "probe", {}, { v8Flags: soon });
   const path = "/keyed/optimised/echo";
-  // Whatever is no success ends the load.
+  // `load` fails on any answer that is no success.
   const { took } = await load(optimised.url, { connections: 64, requests: 3_000, of: () => deposit(path) });
   assert.equal(took.length, 3_000);
   assert.doesNotMatch(await printed(optimised), /different request/);
@@ -361,7 +363,7 @@ test("a runtime that does not see to that is asked for each by itself", LIMIT, a
 });
 
 const BODIES = [Buffer.alloc(0), Buffer.from([0]), Buffer.from([0, 255, 0]), Buffer.from("\u00e9\0x"), Buffer.alloc(3_000, " "), Buffer.from("-1")];
-/** Ids in each way that one may be written, with all that one may have in it. */
+/** Ids in every form that the header allows, with every special character. */
 const idsOf = (name) => [name, `"${name}"`, `" ${name} "`, `"\\"${name}\\\\'; --"`, `"${name.padEnd(255, "z")}"`];
 
 test("what is written together is what it was: odd ids and bodies, each acknowledged by one after it, on the platform's SQLite", LIMIT, async (t) => {
@@ -404,11 +406,14 @@ test("a body that could not be read is none to the engine, and no empty one, amo
   assert.deepEqual(told, [[7], [1, 5, 6, -1, 5, 6, 0, 5, 6]]);
 });
 
-/** Changes of a key in Node, whose time is the test's: `place(waitMs)` of one, and `asked`, the calls for several, each to be resolved. */
+/**
+ * Changes of one key, in Node, with the time of the test. `place(waitMs)` places one. `asked`: the calls for several changes, each for the test to
+ * resolve.
+ */
 async function placed(t, key) {
   globalThis.Cloudflare = { compatibilityFlags: { handle_cross_request_promise_resolution: true } };
   t.after(() => delete globalThis.Cloudflare);
-  // Not every Node has it.
+  // Not every Node has this function.
   Promise.withResolvers ??= () => {
     const its = {};
     its.promise = new Promise((resolve, reject) => Object.assign(its, { resolve, reject }));

@@ -1,5 +1,5 @@
-// 140,000 generated bad requests over many connections: each is refused or dropped, none has an effect, and the server keeps nothing of
-// them. SEMEL_SEED is the seed of another run.
+// Sends 140,000 generated bad requests over many connections. Each must be refused or dropped, none may have an effect, and the server may keep
+// nothing of them. SEMEL_SEED sets the seed of another run.
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
@@ -12,16 +12,16 @@ import { LEAKING_PATH, weigh, weighedLedger } from "./weighed.mjs";
 const REQUESTS = 140_000;
 const CONNECTIONS = 32;
 const SEED = Number(process.env.SEMEL_SEED ?? 20261121);
-/** Tables with a limit are full by then, and the module's memory has its size. */
+/** After this many requests, tables with a limit are full, and the module's memory has reached its size. */
 const WARM_REQUESTS = 100_000;
 const WINDOW_REQUESTS = 20_000;
-/** So much may a request leave behind in the heap, once that is collected: less than anything that could be kept of one takes. */
+/** How many bytes of the heap a request may leave behind after a collection. Anything that could be kept of a request takes more. */
 const HEAP_BYTES_A_REQUEST = 8;
-/** The module's memory grows by pages of 64 KiB. A request for whose parts there is no room any more may take one. */
+/** The module's memory grows by pages of 64 KiB. A request whose parts no longer fit may take one. */
 const MODULE_BYTES_MAX = 128 << 10;
 /**
- * What the runtime keeps beside the heap is known only roughly. A process takes some 100,000 requests to find its size. What is left of each
- * request after that makes both windows grow; what a heap does by the way, one of them.
+ * The runtime's memory beside the heap is known only roughly, and a process needs some 100,000 requests to reach its size. If each request left
+ * something behind, both windows would grow; what grows for another reason grows in one of them.
  */
 const RESIDENT_BYTES_A_REQUEST = 400;
 const SIZE_BYTES_MAX = 512 << 20;
@@ -32,13 +32,13 @@ const server = await serve(after, "ledger", vars, { folder: await weighedLedger(
 const alice = issuer.token({ sub: "alice" });
 const stranger = signer("HS256");
 
-/** A connection that sends one request after another, and connects again where the server hangs up. */
+/** A connection that sends one request after another, and reconnects when the server hangs up. */
 class Connection {
   #socket;
   #received = "";
   #settle;
 
-  /** Resolves to the status of the answer, or 0 where there is none. */
+  /** Resolves to the status and the code of the answer; the status is 0 if there is none. */
   ask({ bytes, isHead }) {
     return new Promise((resolve) => {
       this.#received = "";
@@ -61,7 +61,7 @@ class Connection {
       this.#received += chunk.toString("latin1");
       if (this.#isWhole()) this.#done();
     });
-    // What is no request may leave the server waiting for the rest of it.
+    // After bytes that are no whole request, the server may wait for more.
     socket.setTimeout(2_000, () => socket.destroy());
     socket.on("error", () => {});
     socket.on("close", gone);
@@ -105,7 +105,7 @@ test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, a
       sent += 1;
       const request = next();
       const { status, code } = await connection.ask(request);
-      // What is no HTTP gets no answer, a method that is none the runtime's own.
+      // The runtime drops what is not HTTP, and answers an unknown method itself.
       const isRefused = (status >= 400 && status < 500) || ([0, 501].includes(status) && code === "none");
       assert.ok(isRefused, `request ${sent} of seed ${SEED}: ${status} ${code} to ${JSON.stringify(request.bytes.toString("latin1").slice(0, 600))}`);
       seen[code] = (seen[code] ?? 0) + 1;

@@ -1,4 +1,4 @@
-// What a handler may do, the worst included, and what its callers get. On workerd, with the probe.
+// What a handler may do, even the worst, and what its callers get. On workerd, with the probe.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -9,10 +9,10 @@ const server = await serve(after, "probe");
 const key = '"probe"';
 const change = (path, options = {}) => server.send("POST", path, { id: randomUUID(), key, ...options });
 const read = (path, options = {}) => server.send("GET", path, { key, ...options });
-/** How many changes were kept. The read counts itself, and is undone. */
+/** How many changes were kept. The read that asks counts itself too, but that is rolled back. */
 const runs = async (options) => Number((await read("/runs", options)).text) - 1;
 
-/** Runs `work`, and checks how many changes were kept of it. */
+/** Runs `work`, and checks how many of its changes were kept. */
 async function keeps(count, work) {
   const before = await runs();
   await work();
@@ -52,11 +52,11 @@ test("a handler that never returns is counted over the ends of the process, and 
   const hung = await serve((end) => t.after(end), "probe");
   const send = (path, id) => hung.send("POST", path, { id, key });
   await send("/echo", "before");
-  // Each start is counted before it runs, so three of them are three crashes.
+  // Each start is counted before the handler runs, so three starts are three crashes.
   for (let time = 0; time < 3; time += 1) {
     const before = await hung.cpu();
     const lost = assert.rejects(send("/spin", "spins"));
-    // Only the spinning takes so much.
+    // Only the spinning takes this much CPU time.
     const limit = Date.now() + 20_000;
     while ((await hung.cpu()) < before + 0.5) assert.ok(Date.now() < limit, "it spins");
     await hung.restart();
@@ -94,7 +94,7 @@ test("rolled-back: what fails leaves nothing, is not recorded, and runs again", 
       assert.equal((await change(path, { id })).semel, "rolled-back", path);
       assert.match(await server.lineOf(id, 2), reasons[path] ?? /rolled back: /, path);
     }
-    // Not recorded: under the same id, another request is no mismatch.
+    // A failure is not recorded, so another request under the same id is no mismatch.
     const id = randomUUID();
     await change("/fail", { id });
     assert.equal((await change("/echo", { id })).semel, "executed");
@@ -150,7 +150,7 @@ test("headers: recorded and replayed as they were, without those that must not b
     assert.equal(headers.get("content-type"), "text/plain; charset=utf-8");
     assert.equal(headers.get("x-repeated"), "one, two");
     assert.equal(headers.get("x-empty"), "");
-    // workerd writes header values as UTF-8.
+    // workerd writes the values of headers as UTF-8.
     assert.equal(Buffer.from(headers.get("x-latin"), "latin1").toString("utf8"), "caf\u00e9");
     assert.equal(headers.get("location"), "/made/1");
     assert.equal(headers.get("cache-control"), "no-store");
@@ -238,7 +238,7 @@ test("outcome-expired: without first-sent, an id is refused for one more retenti
   const short = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "3600" });
   const first = await short.send("POST", "/echo", { id: "a", key });
   const expires = Number(first.headers.get("semel-expires").slice(1));
-  // A fresh object begins a sweep with its first request: that comes once the outcome may go, by a clock that is put on.
+  // A new object begins a sweep with its first request. So that request is sent after the clock was put past the end of the outcome's retention.
   await short.restart();
   const { json: nowMs } = await short.send("POST", "/probe/clock", { body: "0" });
   await short.send("POST", "/probe/clock", { body: String((expires + 1) * 1_000 - nowMs) });

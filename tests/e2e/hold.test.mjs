@@ -1,4 +1,4 @@
-// What one process has at a time: a server's state, and the set-up of a checkout.
+// What only one process may hold at a time: the state of a server, and the set-up of a checkout.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -18,7 +18,7 @@ const refuse = (others) => {
 };
 const exits = (child) => new Promise((resolve) => child.on("exit", (code, signal) => resolve(code ?? signal)));
 
-/** A process that has a folder until it is killed. Resolves once it has. */
+/** A process that holds the folder until it is killed. Resolves once it holds it. */
 async function holder(t, folder) {
   const source = `const { hold } = await import(${JSON.stringify(MODULE)}); await hold(${JSON.stringify(folder)}, () => {}); console.log("held"); setInterval(() => {}, 1000);`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", source], { stdio: ["ignore", "pipe", "inherit"] });
@@ -49,7 +49,7 @@ test("another process can have it too: it is free once both are gone", async (t)
   const server = await holder(t, join(scratch, "elsewhere"));
   const watching = await hold(folder, refuse);
   watching.add(server.pid);
-  // As where this process is killed.
+  // The state that is left if this process is killed: its own note is gone, the server's is there.
   const [own] = (await readdir(folder)).filter((name) => name.startsWith(`${process.pid}-`));
   await rm(join(folder, own));
   await assert.rejects(hold(folder, refuse), { message: `held by ${server.pid}` });
@@ -63,7 +63,7 @@ test("a number that was given again holds nothing; what is no holder is left alo
   await writeFile(join(folder, `${process.pid}-1-x`), "");
   await writeFile(join(folder, ".DS_Store"), "");
   const held = hold(folder, refuse);
-  // Elsewhere the system does not tell when a process was started.
+  // Other systems do not say when a process was started, so the number alone decides.
   if (process.platform !== "linux") return assert.rejects(held, { message: `held by ${process.pid}` });
   (await held).release();
   assert.deepEqual(await readdir(folder), [".DS_Store"]);

@@ -1,5 +1,5 @@
-// What an object does round one call into its engine: what is durable before and after, who is counted where it crashes, and who is alone. Engine, storage and time
-// are the test's; on workerd they are in `recovery.test.mjs` and `handler.test.mjs`.
+// What an object does around one call into its engine: what is durable before and after the call, which request a crash is counted for, and which
+// runs alone. The test provides engine, storage and time; `recovery.test.mjs` and `handler.test.mjs` have the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,10 @@ const trap = () => {
   throw new WebAssembly.RuntimeError("unreachable");
 };
 
-/** An object of a key at `NOW`; `engine`: what its engine does otherwise than to answer. `log`: what was asked of it and of its storage, in order; `args`: what it was asked with. */
+/**
+ * The object of a key at `NOW`. By default its engine answers everything; `engine` replaces functions of it. `log`: the calls to the engine and the
+ * storage, in order; `args`: the arguments of the calls to the engine.
+ */
 function object(t, engine = {}, sockets = []) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const printed = t.mock.method(console, "log", () => {});
@@ -31,7 +34,7 @@ function object(t, engine = {}, sockets = []) {
       },
     ]),
   );
-  // It is asked once, where the engine is made.
+  // This is asked once, when the engine is made.
   given.glue.engine.has_to_send = engine.has_to_send ?? (() => false);
   given.glue.router = { unavailable: (detail) => [503, detail, undefined, `a line: ${detail}`] };
   const sync = async () => {
@@ -104,7 +107,7 @@ test("what is stored is looked at before anything is asked, and the alarm is see
     t.mock.timers.tick(1);
   }
   assert.deepEqual(await asked, [200, "handled"]);
-  // Once more, for the engine may be another one after a wait.
+  // `open` is called once more after each wait, because the engine may be another one by then.
   assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "open", "is_suspect", "handle", "wakes_at"]);
   assert.deepEqual(alarms, [NOW + 5_000]);
 });
@@ -121,7 +124,7 @@ test("what waits until what is stored was looked at is bounded too: one by one, 
   for (const [way, ask] of Object.entries(ways)) {
     let hasMore = true;
     const its = object(t, { open: () => hasMore, batch: () => [200, "answered"] });
-    // What was too large to be read has no bytes, and leaves the count a number.
+    // A body that was too large to be read is undefined: it counts as no bytes, and does not spoil the sum.
     const unread = [undefined, "alice"].map((asker) => its.object.ask("POST", "/batch", "", "semel-key:k\n", undefined, asker));
     const asked = Array.from({ length: 31 }, () => ask(its));
     asked.push(its.object.ask("POST", "/one", "", "", new Uint8Array((1 << 20) - 31 * 100)));
@@ -180,7 +183,7 @@ test("a page of the sweep waits for what has to wait, by a request, among severa
     };
     await its.ask();
     await pass(0);
-    // It comes during a commit.
+    // This request comes during a commit.
     const waits = way(its);
     const done = its.object.forget(1);
     await pass(5);
@@ -271,7 +274,7 @@ test("what comes together during a commit is run as of when it is let go, is tol
   t.mock.timers.tick(500);
   durable();
   assert.deepEqual(await together, [[[200, "one"], [200, "two"]], 500]);
-  // A deadline may have passed meanwhile.
+  // Each is told when it came and when it starts, because its deadline may have passed in between.
   assert.deepEqual(numbers, [3, NOW, NOW + 500, 4, NOW, NOW + 500]);
   const large = new Uint8Array(1 << 20);
   const asked = Array.from({ length: 31 }, () => its.askAll([call(large)]));
@@ -291,7 +294,7 @@ test("of those that come together no more are run once their answers have 4 MiB,
 
 test("what comes along with a read in front of other code is done before it is read, and where that fails the read does", async (t) => {
   t.mock.method(console, "log", () => {});
-  // The Worker's router is made once, of what this is then.
+  // The Worker makes its router only once, from what is set here at that time.
   Object.assign((given.glue.router ??= {}), { route: () => ["k", "semel-key:k\n", 5_000, undefined, true], read: (ended) => [200, `x-ended:${ended}\n`], unavailable: () => [503, ""] });
   const done = [];
   readBy(async () => (done.push("read"), "it"));
@@ -391,7 +394,7 @@ test("who opens a socket where there is no room for one is told so", async (t) =
   const { ctx, object: its } = object(t);
   const strangers = [];
   ctx.acceptWebSocket = (socket) => strangers.push(socket);
-  // Node's takes no 101.
+  // Node's Response refuses status 101.
   const { Response } = globalThis;
   globalThis.Response = class {
     constructor(_, { status }) {
@@ -408,7 +411,7 @@ test("who opens a socket where there is no room for one is told so", async (t) =
   const open = () => its.fetch({ headers: new Headers() }).status;
   for (let opened = 0; opened < 100; opened += 1) assert.equal(open(), 101);
   const asked = strangers.map((socket) => its.webSocketMessage(socket, "{}"));
-  // Each has said something, and it is not known yet who it is.
+  // Each has sent a frame, and the object does not know yet who each of them is.
   await undefined;
   assert.equal(open(), 503);
   await Promise.all(asked);

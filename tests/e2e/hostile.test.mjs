@@ -1,4 +1,4 @@
-// What a stranger may try: names with SQL in them, lines for the log, bodies that are bombs; each by hand.
+// Attacks by a stranger, each written by hand: names that contain SQL, lines for the log, bodies that expand or nest without end.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -41,7 +41,7 @@ test("SQL in ids, principals, keys and names of sessions is text, and finds noth
     const body = JSON.stringify({ ids: [text] });
     assert.equal((await server.send("POST", "/semel/v1/keys/accounts%2Fsql/acks", { as: "alice", body })).status, 204);
     assert.equal((await server.deposit("sql", 1, { id: quoted(text), as: text })).semel, "replayed", `${text}: another's acknowledgement`);
-    // As a session's name it is a session of its own.
+    // A session with this name is a session of its own.
     const takeOver = (by) => server.send("POST", "/semel/v1/keys/accounts%2Fsql/sessions", { id: randomUUID(), as: by, body: JSON.stringify({ name: text }) });
     const { name, epoch, lastSeq } = (await takeOver("alice")).json;
     assert.deepEqual([name, lastSeq, (await takeOver("mallory")).semel], [text, 0, "forbidden"], text);
@@ -49,7 +49,7 @@ test("SQL in ids, principals, keys and names of sessions is text, and finds noth
     const placed = await server.send("POST", "/accounts/sql/deposit", { as: "alice", headers, body: '{"amount":1}' });
     entries += 1;
     assert.deepEqual([placed.semel, placed.json.entries], ["executed", entries], text);
-    // As an account's name it is a key of its own.
+    // An account with this name is a key of its own.
     const path = `/accounts/${encodeURIComponent(text).replace(/'/g, "%27")}/deposit`;
     const named = await server.send("POST", path, { id: randomUUID(), body: '{"amount":1}' });
     if (text.includes("/")) assert.equal(named.semel, "key-invalid");
@@ -105,7 +105,7 @@ test("what ends a line in Unicode ends no header: what the router says reaches t
       assert.deepEqual([await ask(id), await ask(id)], ["executed", "replayed"], `${name} behind ${n}`);
     }
   }
-  // Where it is in the name of the header before it, that is there as it was sent.
+  // A separator in a header in front of the id does not hide the id.
   const lines = `Accept: \u2028semel-key:x\r\nIdempotency-Key: ${randomUUID()}`;
   const head = `POST /accounts/ends/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${lines}\r\nContent-Length: 12\r\n\r\n{"amount":1}`;
   assert.match(await server.raw(Buffer.from(head)), /semel-status: executed/i);
@@ -119,7 +119,7 @@ test("two requests in the bytes of one: neither is smuggled in", async () => {
     `Content-Length: 0\r\nContent-Length: ${inner.length}\r\n\r\n${inner}`,
     `Transfer-Encoding:\x0bchunked\r\nContent-Length: ${inner.length}\r\n\r\n${inner}`,
   ]) {
-    // Where it is taken for two requests, as HTTP has it, the second comes from the same client: it must be a whole one.
+    // The inner request must not run, not even where a server takes these bytes for two requests of one client.
     const answered = await server.raw(Buffer.from(`POST /accounts/smuggle/deposit HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${randomUUID()}\r\n${framing}`, "latin1"));
     assert.doesNotMatch(answered, /"id":"victim"/, framing);
   }
@@ -150,7 +150,7 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
     bytes: Buffer.concat([Buffer.from('{"ids":["'), Buffer.alloc(1000, 0xff), Buffer.from('"]}')]),
   };
   for (const [name, body] of Object.entries(bombs)) {
-    // What it computes: how long others keep the machine is not the bomb's doing.
+    // The time is CPU time of the server: others may slow the machine down, which is not the body's doing.
     const startedMs = server.cpuMs();
     for (const control of ["acks", "cancel", "sessions", "batch"]) {
       const answer = await server.send("POST", `/semel/v1/keys/accounts%2Fvictim/${control}`, { id: randomUUID(), body });
@@ -178,7 +178,7 @@ test("who sends bodies slowly has their own share of memory, and leaves others t
     }),
   );
   const large = (as) => server.send("POST", "/accounts/slow/deposit", { id: randomUUID(), as, body });
-  // Those that have come are read by and by.
+  // The server reads the slow bodies little by little, so it may take some requests until the share is used up.
   let refused = await large("mallory");
   for (let n = 0; n < 64 && refused.semel !== "unavailable"; n += 1) refused = await large("mallory");
   assert.deepEqual([refused.status, refused.json.executed, refused.json.retry, refused.headers.get("retry-after")], [503, "unknown", "same-id", "1"]);

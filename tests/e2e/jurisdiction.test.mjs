@@ -1,4 +1,4 @@
-// SEMEL_JURISDICTION on workerd: keys, what they send, sockets and the registry, all in the place that is set.
+// SEMEL_JURISDICTION on workerd: keys, the messages between them, sockets and the registry are all in the place that is set.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -14,8 +14,8 @@ import { open } from "./websocket.mjs";
 const PLACED = { SEMEL_JURISDICTION: "eu", SEMEL_REPORT_SECONDS: "1" };
 
 /**
- * Keys say where they are, count, and have another key count; a shard says where it is by the log. Objects of other bindings stand for those in a jurisdiction:
- * the runtime has none but at Cloudflare.
+ * A Worker whose keys say where they are, count, and make another key count; a shard of the registry logs where it is. The runtime has jurisdictions
+ * only at Cloudflare, so objects of other bindings stand for the objects in one.
  */
 const SOURCE = `
 import { SemelObject, SemelRegistry as Registry, worker } from "semel/worker";
@@ -63,7 +63,7 @@ await writeFile(join(source, "index.ts"), SOURCE);
 const folder = await scriptWorker(after, join(source, "index.ts"));
 const more = { folder, objects: { SEMEL: "Keys", KEYS_EU: "KeysEu", REGISTRY: "SemelRegistry", REGISTRY_EU: "RegistryEu" } };
 
-/** A read's answer by a socket, which goes to its object in another way. */
+/** Reads over a socket, which finds its object by other code than a request does. */
 async function bySocket(server, path) {
   const { socket } = await open(server.url, `/semel/v1/keys/${encodeURIComponent(path.slice(1))}/socket`);
   socket.send(JSON.stringify({}));
@@ -91,7 +91,7 @@ test("keys, those that they send to, and the registry are in the jurisdiction th
   assert.deepEqual((await listed()).sort(), ["keys/a", "keys/b"]);
   await server.line(/^a shard is in eu$/);
   assert.doesNotMatch(server.log, /a shard is in everywhere/);
-  // What a shard tells a key.
+  // A shard tells its keys to forget, and finds them in the same place.
   const forget = { id: "all", body: JSON.stringify({ before: early + 30 }) };
   assert.equal((await server.admin("POST", "forget", forget)).status, 202);
   await until(async () => (await server.admin("GET", "forget/1")).json.done === 2, "both keys were told");

@@ -1,5 +1,5 @@
-// Keys from a URL over time, on a workerd whose clock is put on: rotation, an issuer that is gone for days, and what a crash of the module
-// leaves of keys and rates.
+// Keys from a URL over time, on a workerd whose clock the test puts on: rotation, an issuer that is down for days, and what is left of keys and rates
+// after the module has crashed.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -32,7 +32,7 @@ test("a key that is rotated: the new one is taken after 30 s, the old one is gon
   await putOn(31 * SECOND_MS);
   assert.deepEqual([await change("/echo", two), told.asked], ["executed", 2]);
   assert.equal(await change("/echo"), "unauthorized");
-  // Whoever asks is answered before the issuer is.
+  // A request is answered before the issuer answers the fetch.
   let end;
   told.answer = (response) => (end = () => gives(two)(response));
   await putOn(200 * SECOND_MS);
@@ -59,7 +59,7 @@ test("an issuer that is gone: its keys hold for a day, and are back with it", as
 test("a handler that panics gives nobody a rate back, and drops no keys", async (t) => {
   const { told, server, change } = await start(t, { SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "4" });
   const codes = [];
-  // No time passes in which one comes back by itself.
+  // The clock stands, so that no request becomes free again by itself.
   await server.send("POST", "/probe/clock", { body: "stands for 7" });
   for (const path of ["/panic", "/panic", "/panic", "/panic", "/panic", "/panic", "/echo"]) codes.push(await change(path));
   await server.line(/the module was restarted/);

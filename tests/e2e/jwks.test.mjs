@@ -1,4 +1,4 @@
-// Keys that come from a URL: an issuer that rotates them, and one that fails, on workerd.
+// Keys that come from a URL, on workerd: from an issuer that rotates them, and from one that fails.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -58,7 +58,7 @@ test("an issuer that fails is nobody's fault: 503, its server is left alone, and
   );
 });
 
-/** Asks a probe, whose timers tell whether each was answered so many ms after it had come. */
+/** Sends requests to a probe, whose timers say whether each was answered within `ms` after its arrival. Each must be `unavailable` by then. */
 async function answeredBy(server, ms, waits) {
   const ask = (wait) => server.send("POST", "/echo", { id: randomUUID(), key: '"a"', as: one.token({ sub: "alice" }), ...wait, headers: { "probe-by": String(ms), ...wait.headers } });
   for (const { status, semel, headers } of await Promise.all(waits.map(ask))) {
@@ -77,9 +77,9 @@ test("an issuer that never answers keeps nobody waiting for longer than a fetch 
 test("nor for longer than the caller waits", async (t) => {
   const told = await issuer(t, () => {});
   const server = await start(t, told.url, "probe");
-  // Less than a fetch may take.
+  // The caller waits for less time than a fetch may take.
   await answeredBy(server, 3_500, [{ headers: { prefer: "wait=1" } }]);
-  // The clock stands until it has come: whose deadline is over on arrival waits as long as it asked.
+  // The clock stands until the request has arrived: if its deadline were over on arrival, it would wait as long as it asked for.
   const nowMs = (await server.send("POST", "/probe/clock", { body: "stands for 1" })).json;
   await answeredBy(server, 3_500, [{ deadline: nowMs + 1_000 }]);
 });

@@ -1,4 +1,4 @@
-// The lab's page where nobody can kill the server, as where it is deployed; and what else a visitor does to it.
+// The lab's page where nobody can kill the server, as on the deployed demonstration, and other things that a visitor can do to it.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -7,7 +7,7 @@ import { accounts, labs, result, text } from "./lab.mjs";
 import { gate, until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { url } = await serve(after, "ledger", {}, { assets: WWW_FOLDER });
@@ -62,7 +62,7 @@ test("a tab that opens as the first click of another is made does not take the j
   const one = await mine.open("/#lose-requests=0");
   await until(() => one.locator("#deposit").isEnabled(), "the page is interactive");
   const two = await mine.page();
-  // The new tab has read the journal, in which is nothing, and asks the server: what it hears is of after the click.
+  // The new tab has read the journal, which is empty, and now asks the server. It gets its answer only after the click.
   const asked = gate(() => true);
   await two.route("**/lab/accounts/**", async (route) => {
     await asked.hold({ url: route.request().url() });
@@ -91,7 +91,7 @@ test("a tab that opens as another starts over is in the new account, however far
     const two = await mine.page();
     const held = gate(() => true);
     const isEarly = step === "before its journal";
-    // The first lock is that of the tab's number.
+    // The first lock that a tab asks for is that of its number.
     if (isEarly) {
       await two.exposeFunction("held", () => held.hold({ url: "the lock" }));
       await two.addInitScript(() => {

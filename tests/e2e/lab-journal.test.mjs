@@ -1,4 +1,4 @@
-// The lab's journal in Chromium: what is on record, in whichever tab, and what the tabs tell each other.
+// The lab's journal in Chromium: what it records, in whichever tab, and what the tabs tell each other.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +9,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 import { AMOUNT, CLICKS_MAX } from "../../www/lab/limits.js";
 import { until } from "./lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 const SITE = "http://lab.test";
 
@@ -18,7 +18,7 @@ const PAGE = `<!doctype html><meta charset="utf-8"><script>${outputFiles[0].text
 const browser = await chromium.launch({ executablePath: process.env.SEMEL_CHROMIUM ?? (await findBrowser()).chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 after(() => browser.close());
 
-/** A visitor: each call of what this resolves to is another tab, with the journal of one account open as `journal`. */
+/** A visitor. Resolves to a function that opens another tab, with the journal of one account as `journal`. */
 async function visitor(t) {
   const context = await browser.newContext();
   t.after(() => context.close());
@@ -32,7 +32,7 @@ async function visitor(t) {
   };
 }
 
-/** Opens the journal. `told` keeps what it tells of. */
+/** Opens the journal in a tab. The changes that it reports are collected in `told`. */
 function open(tab, number, page) {
   return tab.evaluate(
     async ([number, page]) => {
@@ -122,7 +122,7 @@ test("a change is made of the click as it is on record, if that is due: of two t
   assert.deepEqual(wanted.toSorted(), [false, true]);
   const page = `page-new-${wanted.indexOf(true)}`;
   for (const tab of tabs) await until(async () => (await clicks(tab))[0].page === page, "it is told");
-  // A tab that had it otherwise learns it by asking, also where nobody tells.
+  // A tab with a wrong copy of the click learns the truth when it asks for a change, even if no other tab tells it.
   const stale = await tabs[1].evaluate(async () => {
     journal.clicks.set(1, { ...journal.clicks.get(1), semel: "waiting" });
     const isChanged = await journal.change(1, { semel: "answered" }, () => false);
@@ -191,7 +191,7 @@ test("what is told while a journal is being opened is newer than what it reads, 
   await click(one);
   await one.evaluate(() => journal.sample({ atMs: 1, records: 1, tombstones: 0 }));
   await two.evaluate(async () => {
-    // It has been told, and reads a database that is behind.
+    // This tab was told newer values than the database has that it is about to read.
     journal.clicks.set(1, { ...journal.clicks.get(1), semel: "answered" });
     journal.attempts.set("1-semel-x", { id: "1-semel-x", fate: "lost" });
     journal.samples = [{ atMs: 1, records: 1, tombstones: 0 }, { atMs: 2, records: 0, tombstones: 1 }];
@@ -236,7 +236,7 @@ test("who starts over says so to the others, and leaves nothing that keeps the j
     });
   });
   assert.equal(result, "success");
-  // Nothing more is taken, and who waits for that waits: neither an answer nor an error sets anything off.
+  // The journal takes nothing more, and its promises stay pending: neither an answer nor an error may trigger anything.
   const taken = await one.evaluate(() => {
     const all = [journal.click(), journal.change(1, {}), journal.attempt({ id: "1-semel-x" }), journal.event("kill"), journal.startRun({}), journal.stopRun()];
     const settled = all.map((each) => each.then(() => "taken", String));

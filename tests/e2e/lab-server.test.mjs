@@ -1,4 +1,4 @@
-// The server's side of the demonstration: the page's files, the log of attempts, and killing the server.
+// The server's side of the demonstration: the files of the page, the log of attempts, and killing the server.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -97,7 +97,7 @@ test("without the page, its paths are the API's, which knows none of them", asyn
 
 const SIDES = { semel: "", naive: "/naive" };
 
-/** What the lab says of an account, all pages of its log in one. */
+/** What the lab says about an account, with all pages of its log in one. */
 async function lab(account, side, { from = server, after = 0 } = {}) {
   const all = [];
   for (let last = after; ; ) {
@@ -112,7 +112,7 @@ async function lab(account, side, { from = server, after = 0 } = {}) {
   }
 }
 
-/** A deposit of 1 that the lab knows as `attempt`. */
+/** A deposit of 1 that the lab logs as `attempt`. */
 function deposit(account, side, attempt, { to = server, headers, ...options } = {}) {
   const body = options.body ?? '{"amount":1}';
   return to.send("POST", `${SIDES[side]}/accounts/${account}/deposit`, { id: randomUUID(), ...options, body, headers: { "lab-attempt": attempt, ...headers } });
@@ -173,7 +173,7 @@ async function isExact(from, account, side, answered) {
   if (side === "semel") {
     const ran = new Set(executed.map(({ attempt }) => attempt.split(".")[0]));
     assert.equal(ran.size, executed.length, "each request ran once");
-    // A start that was counted and cut off is a record as well, until its request is sent again.
+    // A start that was counted and then cut off has a record too, until its request is sent again.
     assert.ok(log.records >= executed.length);
   } else {
     assert.deepEqual([log.records, log.tombstones], [0, 0]);
@@ -301,7 +301,7 @@ test("what is no account of the lab is 404, and where to begin is a number", asy
   for (const after of ["", "-1", "x", "1e3", "1.5", "9".repeat(16)]) assert.equal((await get(`/lab/accounts/a/naive?after=${after}`)).status, 400, after);
 });
 
-/** A server that its page may kill. `logged()`: what `npm start` would print. */
+/** A server that its page may kill. `kills()`: how many kills its log, which `npm start` prints, tells of. */
 async function supervised(t, name) {
   let log = "";
   const supervisor = await supervise(optionsFor("ledger", join(scratch, name), { onLog: (text) => (log += text) }));
@@ -312,7 +312,7 @@ async function supervised(t, name) {
   });
   const { url } = supervisor;
   const ask = (headers, method = "POST") => fetch(`${url}/lab/server/kill`, { method, headers });
-  /** Resolves to the status, or to undefined where it was lost in the kill. */
+  /** Resolves to the status, or to undefined if the answer was lost in the kill. */
   const kill = () => ask({ origin: url }).then(({ status }) => status, () => undefined);
   const isUp = () => fetch(`${url}/semel/v1/health`).then(({ ok }) => ok, () => false);
   return { supervisor, url, ended, ask, kill, isUp, kills: () => log.split("the page kills the server").length - 1 };
@@ -355,7 +355,7 @@ test("no other page can kill it, nor what is no page", async (t) => {
     assert.equal((await fetch(`http://${control}${path}`, { method, headers })).status, 404);
   }
   for (const headers of [{}, { "lab-host": `host.example:${port}` }]) assert.equal((await fetch(`http://${control}/kill`, { method: "POST", headers })).status, 403);
-  // To a browser, a website whose name was made to lead here is of one origin with what answers.
+  // DNS rebinding: the name of a website resolves to this machine. To the browser, the website and the server have one origin.
   const name = `host.example:${port}`;
   const status = await new Promise((resolve, reject) => {
     const headers = { host: name, origin: `http://${name}` };
@@ -371,7 +371,7 @@ test("ending it during an outage leaves nothing behind", async (t) => {
   const [, control] = /external = \(address = "([^"]+)"/.exec(await readFile(join(scratch, "ended/config.capnp"), "utf8"));
   await kill();
   await until(async () => !(await isUp()), "the server is gone");
-  // Of this process's timers the one that is due first comes first, however late it is.
+  // Timers of one process fire in the order in which they are due, even if the machine stood still.
   const outage = delay(DOWN_MS, "the outage is over");
   supervisor.end();
   assert.equal(await Promise.race([ended, outage]), undefined, "it does not wait for what it would have started");
@@ -386,7 +386,7 @@ test("whoever started it has each server's number before that can do anything, a
       return false;
     }
   };
-  /** Ended at the start of that number. */
+  /** A supervisor that was ended when its `nth` server was started. */
   const endedAt = async (nth) => {
     const pids = [];
     const ending = new AbortController();
@@ -406,7 +406,7 @@ test("whoever started it has each server's number before that can do anything, a
   };
   assert.equal((await endedAt(1)).url, undefined, "it never served");
   await endedAt(2);
-  // One that nobody could note down is not left behind.
+  // A server whose number could not be noted down is not left running.
   const pids = [];
   const onSpawn = (pid) => {
     pids.push(pid);

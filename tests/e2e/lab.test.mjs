@@ -10,7 +10,7 @@ import { accounts, assertAgrees, labs, result, text, timeline } from "./lab.mjs"
 import { until } from "./lossy.mjs";
 import { npmStart } from "./npm-start.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 const THIRD = "#lose-requests=33&lose-answers=33";
 
@@ -21,7 +21,7 @@ assert.ok(server.url, server.output());
 const { url } = server;
 const { visitor } = await labs(after, url);
 
-/** How much the page has moved by itself: the sum of the layout shifts that no input explains. */
+/** Collects how much the page moves by itself: the layout shifts that no input explains. */
 const watchShifts = () => {
   window.shifts = [];
   new PerformanceObserver((list) => {
@@ -83,7 +83,7 @@ test("a reload in the middle: the run goes on, the naive client forgets, Semel d
   assert.match(await text(tab, "open-naive"), /^[1-9]\d* forgotten$/);
   assert.ok(drawn.rows.every(({ semel }) => semel.executed === 1));
   assert.equal(await text(tab, "progress-text"), "60 of 60 clicks made, 60 answered by Semel");
-  // The address no longer asks for a run: another reload starts none.
+  // The address no longer asks for a run, so another reload starts none.
   assert.equal(await tab.evaluate(() => location.hash), THIRD);
   await tab.reload();
   await result(tab, 60);
@@ -106,7 +106,7 @@ test("two tabs: both show both, and one goes on when the other is gone", LIMIT, 
     const other = tab === one ? 2 : 1;
     assert.deepEqual(rows.map(({ head }) => Number(/, tab (\d)/.exec(head)?.[1] ?? 3 - other)), [1, 1, 1, 2, 2]);
   }
-  // What the first tab can't finish, the second does.
+  // The second tab finishes what the first can't.
   await one.locator("#offline").click();
   await click(one, 2);
   await until(async () => (await timeline(two)).rows.length === 7, "the second tab shows the clicks of the first");
@@ -127,7 +127,7 @@ test("offline, late and twice: each attempt is drawn as what it was", LIMIT, asy
   for (const { fate, words } of (await timeline(tab)).marks.values()) assert.match(`${fate}: ${words}`, /^(sent|lost): .*(sent|lost, offline)$/);
   await tab.locator("#offline").click();
   await result(tab, 1);
-  // The first copy may be after the answer.
+  // The copy may arrive after the answer.
   await tab.goto(`${url}/#twice=100`);
   await tab.locator("#deposit").click();
   await result(tab, 2);
@@ -183,14 +183,14 @@ test("a server that only takes long is not called down", LIMIT, async (t) => {
 test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
   const times = [];
   let tab;
-  // Each for the first time: nothing of the page is kept yet, and no database is made.
+  // Each time is a first visit: nothing of the page is cached, and there is no database.
   for (let load = 0; load < 3; load += 1) {
     const mine = await visitor(t);
     await mine.before(watchShifts);
     tab = await mine.open();
     times.push(await until(() => tab.evaluate(() => performance.getEntriesByName("lab-interactive")[0]?.startTime), "the page is interactive"));
   }
-  // The machine does other things besides: what they take is not the page's.
+  // The fastest counts, because the machine may be busy with other things.
   assert.ok(Math.min(...times) < 1000, `it took ${times} ms`);
   t.diagnostic(`interactive after ${times.map(Math.round)} ms`);
   const focused = () => tab.evaluate(() => document.activeElement.id);
@@ -237,7 +237,7 @@ test("a link sets the scenario, starting over makes a new account, and both tabs
 test("axe finds nothing serious, in light and dark, on a phone, before and after a run, in the lab and the documents", LIMIT, async (t) => {
   const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   const check = async (tab, what) => {
-    // Past the page's policy, which is for its own scripts.
+    // `evaluate` gets past the page's policy, which allows only its own scripts.
     const { violations } = await tab.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
     const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
     assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes[0].html]), [], what);
@@ -272,7 +272,7 @@ test("on a phone nothing is wider than the screen, and nothing shifts", LIMIT, a
   const wide = await tab.evaluate(() => [...document.querySelectorAll("main *")].filter((element) => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, pre, .track, .presets")).map(({ id, className }) => id || className));
   assert.deepEqual(wide, []);
   assert.ok(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
-  // As narrow as a page at 1280 that is read at four times its size.
+  // This is as narrow as a page 1280 wide at a zoom of 400 %.
   await tab.setViewportSize({ width: 320, height: 640 });
   const [part, whole] = await tab.evaluate(() => ["counts", "timeline"].map((name) => document.querySelector(`.${name}`).getBoundingClientRect().right));
   assert.ok(part <= whole, `the counts end at ${part}, and what they are in at ${whole}`);

@@ -1,4 +1,4 @@
-// What docs/operations.md shows for leaving: a class without Semel, under the same names, reads what the handler has written.
+// How to leave Semel, as docs/operations.md shows it: a class without Semel, under the same names, reads the tables that the handler has written.
 
 import assert from "node:assert/strict";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-// What is written without a savepoint: in Node, who is ended when; and on workerd, by a ledger whose storage fails between the two writes of a commit.
+// Writes without a savepoint: in Node, which failures end the object; on workerd, a ledger whose storage fails between the two writes of a commit.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,7 +10,10 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { endBy, rowsOf, run, runPlain, transact } from "../../worker/storage.js";
 import { serve } from "./server.mjs";
 
-/** A storage with SQL that answers, or fails if it is told to, in a transaction, where no pragma is set, or without one; and how often it was ended. */
+/**
+ * A storage whose statements succeed, or fail with `fails`. `isOpen`: whether a transaction is open, since a pragma can be set only without one.
+ * `ended`: how often the object was ended.
+ */
 function storage() {
   const its = { ended: 0, fails: undefined, isOpen: true, foreignKeys: 1 };
   its.sql = {
@@ -26,7 +29,7 @@ function storage() {
   return its;
 }
 
-/** How often a storage is ended where `work` of it is undone. */
+/** How often the object is ended if `work` is rolled back. */
 function endedBy(work) {
   const its = storage();
   const undone = new Error("undone");
@@ -46,7 +49,7 @@ test("what is undone ends nobody where nothing was written, and its object where
   for (const other of ["WITH one AS (SELECT 1) INSERT INTO a SELECT * FROM one RETURNING 1", "CREATE TABLE a (b)", "PRAGMA user_version = 1", "-- SELECT 1\nDELETE FROM a", "selected"]) assert.equal(endedBy(({ sql }) => rowsOf(sql, other, [])), 1, other);
   for (const [name, write] of Object.entries(writes)) {
     assert.equal(endedBy(write), 1, name);
-    // A statement that fails has written nothing itself.
+    // A statement that fails has written nothing.
     const fails = (its) => assert.throws(() => write(Object.assign(its, { fails: "the statement failed" })));
     assert.equal(endedBy(fails), 0, name);
     assert.equal(endedBy((its) => (write(its), fails(its))), 1, name);
@@ -71,7 +74,7 @@ test("a conflict that undoes the whole transaction ends the object at once, whoe
   }
 });
 
-/** The ledger, with storage in which what writes to a table fails, from `/breaks/{table}` until `/mends`. */
+/** The ledger, on a storage that fails to write to a table, from `/breaks/{table}` until `/mends`. */
 const BROKEN = `
 import ledger, { NaiveObject, SemelObject as Ledger, SemelRegistry } from "./ledger.js";
 let broken;
