@@ -1,4 +1,4 @@
-// What is taken from lines and URLs. By HTTP it is in `paths.test.mjs`.
+// How the Worker reads header lines and URLs. `paths.test.mjs` tests paths over HTTP.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -12,14 +12,14 @@ const server = await serve(after, "probe", { SEMEL_LOG_SAMPLE: "1" });
 const key = '"logged/alice"';
 const hash = createHash("sha256").update("logged/alice").digest("hex").slice(0, 16);
 
-/** All that was printed, each line read as JSON. The last may be on its way. */
+/** The lines printed so far, each read as JSON. What is after the last line break may be incomplete, and is left out. */
 const linesOf = ({ log }) =>
   log
     .split("\n")
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-/** Resolves once all is read that was printed until now: lines come in order, and one of a failure always comes. */
+/** Resolves once all that was printed until now has been read. Lines come in order, and the line of a failure always comes. */
 async function printed(from = server) {
   const id = randomUUID();
   await from.send("POST", "/fail", { id, key: '"printed"' });
@@ -93,7 +93,7 @@ test("a sample has all attempts of a request or none, by its id alone", async (t
     for (const id of ids) await half.send("POST", "/echo", { id, key });
     await printed(half);
     sampled.push(ids.filter((id) => linesOfId(id, half).length > 0));
-    // The log begins anew, and what was executed is replayed now.
+    // The log begins anew, and what was executed is replayed from now on.
     await half.restart();
   }
   const [first, second] = sampled;
@@ -118,7 +118,7 @@ test("nothing that a client sends ends a line, begins one or leaves its field", 
 });
 
 test("a trace goes through to the handler, and a malformed one goes nowhere", async () => {
-  // The probe echoes headers that begin with x-, so what it got is seen by its own trace.
+  // `/trace` answers with the traceparent that it got, as `x-traceparent`.
   const echo = (traceparent) => server.send("POST", "/trace", { id: randomUUID(), key, headers: { traceparent } });
   assert.equal((await echo(TRACE)).headers.get("x-traceparent"), TRACE);
   for (const bad of ["00-zz", TRACE.toUpperCase(), `${TRACE},${TRACE}`, ""]) assert.equal((await echo(bad)).headers.get("x-traceparent"), "none", bad);

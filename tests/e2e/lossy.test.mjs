@@ -1,4 +1,4 @@
-// The proxy that loses things must lose them: a proxy that is kinder than it says would prove nothing.
+// The lossy proxy must really lose what it says: tests that use it would otherwise prove nothing.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -8,7 +8,7 @@ import { gate, startLossy, until } from "./lossy.mjs";
 const targets = [];
 after(() => targets.forEach((target) => target.close()));
 
-/** A target that counts, and answers with what it was sent. */
+/** A target that counts requests, and answers with the body that it got. */
 async function startTarget() {
   const target = { seen: [] };
   const server = createServer(async (request, response) => {

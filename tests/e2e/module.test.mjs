@@ -1,5 +1,5 @@
-// What the rest of the worker does when the module dies, and what it does not take for that; and a line of its log. The module is made up; on workerd a real one
-// dies in `handler.test.mjs`.
+// What the rest of the worker does when the module dies, which errors it does not take for that, and the form of a line in the log. The test provides
+// the module; in `handler.test.mjs` a real one dies on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { given, natively } from "./natively.mjs";
 
 const { Table, attempted, guarded, note, noteOf, perInstance, settingsOf } = await natively("module.js");
 
-/** What was printed, and how often the instance was thrown away. */
+/** Notes what was printed, and how often the instance was thrown away. */
 function watch(t) {
   const printed = t.mock.method(console, "log", () => {});
   const its = { restarts: 0, lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };

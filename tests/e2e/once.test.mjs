@@ -1,4 +1,4 @@
-// A change happens once: under duplicates at the same time, and over kills of the server.
+// A change happens once, even if duplicates arrive at the same time or the server is killed.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -60,7 +60,7 @@ test("kill -9 under load: every acknowledged outcome replays, and retrying every
     if (answer.semel === "executed" || answer.semel === "replayed") return answer;
     throw new Error(`not an outcome: ${answer.semel}`);
   };
-  // Three kills, each with 16 requests on their way and more to come.
+  // Three kills. At each, 16 requests are on their way, and more are to come.
   for (let kill = 0; kill < 3; kill += 1) {
     const open = requests.filter(({ id }) => !answered.has(id));
     const killAt = answered.size + Math.ceil(open.length / 3);

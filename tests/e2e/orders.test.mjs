@@ -1,4 +1,4 @@
-// Orders with stock, in Rust and in TypeScript: one list of cases, which both hold.
+// The example of orders with stock, in Rust and in TypeScript: both must pass the same list of cases.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -104,7 +104,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     for (let round = 1; round <= 3; round += 1) {
       const [answered, unanswered] = [randomUUID(), randomUUID()];
       const before = await post("east", "orders", "fig", 1, answered);
-      // Nobody knows how far it has got.
+      // Nobody knows how far this one has got when the server is killed.
       const lost = post("east", "orders", "fig", 1, unanswered).catch(() => undefined);
       await server.restart();
       await lost;

@@ -1,5 +1,5 @@
-// What a deployment in front of other code sends, and what it says came of it: whether surely nothing was sent, or nobody knows. Time, the network and the bound
-// service are the test's; on workerd they are in `proxy.test.mjs` and `bound.test.mjs`.
+// What a deployment in front of other code sends to it, and how it reports a failure: that surely nothing was sent, or that nobody knows. The test
+// provides time, network and the bound service; `proxy.test.mjs` and `bound.test.mjs` have the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,14 +12,14 @@ const ORIGIN = { SEMEL_UPSTREAM: "https://api.example/v1/" };
 const bytesOf = (text) => new TextEncoder().encode(text);
 const CHANGE = { method: "POST", pathname: "/orders", search: "", lines: "", body: bytesOf("one") };
 
-/** Has a request sent under an id, or a probe: `[status, lines, text]`, or whether surely nothing was sent, and why it has no answer. */
+/** Sends a request under an id, or a probe. Resolves to `[status, lines, text]`, or without an answer to `[whether surely nothing was sent, why]`. */
 async function sent(send, { probe, sinceMs, ...asked } = {}) {
   const { method, pathname, search, lines, body } = { ...CHANGE, ...asked };
   const [first, second, bytes] = await send([1, probe, false, "an-id"], undefined, [method, pathname, search, lines, body], sinceMs);
   return [first, second, bytes && new TextDecoder().decode(bytes)];
 }
 
-/** The network: what it was asked, and what it answers. */
+/** Replaces the network. Returns the requests that it gets; `answer` makes its answers. */
 function network(t, answer = () => new Response("made", { status: 201 })) {
   const asked = [];
   t.mock.method(globalThis, "fetch", (request) => {
@@ -29,7 +29,7 @@ function network(t, answer = () => new Response("made", { status: 201 })) {
   return asked;
 }
 
-/** Connections: to where, and how many are open. `opened`: what becomes of each. */
+/** Replaces connections. Returns where they went, and how many are open. `opened()`: what becomes of each. */
 function connections(opened = () => Promise.resolve()) {
   const all = { to: [], open: 0 };
   given.connect = (to) => {
@@ -45,7 +45,7 @@ function connections(opened = () => Promise.resolve()) {
   return all;
 }
 
-/** Passes time. */
+/** Lets this much time pass. */
 const passes = async (t, ms) => {
   await turn();
   t.mock.timers.tick(ms);
@@ -98,7 +98,7 @@ test("what is of one connection, of a page or of this layer stays here, and so d
   const ofLayer = "accept-encoding authorization idempotency-key prefer semel-first-sent";
   const client = "cf-connecting-ip client-ip forwarded true-client-ip x-client-ip x-cluster-client-ip x-forwarded-for x-original-forwarded-for x-real-ip";
   const asks = "x-envoy-original-path x-host x-http-host-override x-http-method x-http-method-override x-method-override x-original-host x-original-method x-original-uri x-original-url x-rewrite-uri x-rewrite-url";
-  // By way of CGI it is HTTP_PROXY, through which the other side then asks whomever it asks itself.
+  // A server that runs CGI would make HTTP_PROXY of this one, and send its own requests through that.
   const proxies = "proxy";
   const names = [ofConnection, ofPage, ofLayer, client, asks, proxies].join(" ").split(" ");
   await sent(senderOf(ORIGIN), { lines: `${names.map((name) => `${name}:mallory\n`).join("")}x-own:1\n` });
@@ -146,10 +146,10 @@ test("of the headers of an answer 256 of 8 KiB in all are taken, the shortest, i
   const fits = (8 << 10) - "x-001".length - 100 - "content-typetext/plain".length - "x-000".length;
   assert.deepEqual(await namesOf([body, ["x-000", "a".repeat(fits)], ["x-001", "b".repeat(100)]]), ["000", "001"]);
   assert.deepEqual(await namesOf([body, ["x-000", "a".repeat(fits + 1)], ["x-001", "b".repeat(100)]]), ["001"]);
-  // What is in no record takes no room in one.
+  // Headers that are never recorded take no room in the record.
   const never = ["set-cookie", "server-timing", "access-control-allow-headers", "semel-own"].map((name) => [name, "n".repeat(3_000)]);
   assert.deepEqual(await namesOf([body, ...never, ...never.slice(0, 1), ["x-000", "a".repeat(fits)], ["x-001", "b".repeat(100)]]), ["000", "001"]);
-  // A sign past ASCII is two bytes of a record.
+  // A character beyond ASCII takes two bytes of the record.
   assert.deepEqual(await namesOf([body, ["x-000", `\u00e9${"a".repeat(fits - 1)}`], ["x-001", "b".repeat(100)]]), ["001"]);
 });
 
@@ -180,7 +180,7 @@ test("where a connection is to be made first, it is made to the port of the orig
   asked.length = 0;
   const refused = connections(() => Promise.reject(new Error("refused")));
   assert.deepEqual(await sent(first("http://api.example")), [true, "Error: no connection: Error: refused", undefined]);
-  // As the runtime does for a name that it takes for none, or where so many requests of an object are enough.
+  // The runtime throws like this for a name that it takes for invalid, or if an object makes too many connections.
   given.connect = () => {
     throw new TypeError("unsupported characters");
   };
@@ -189,14 +189,14 @@ test("where a connection is to be made first, it is made to the port of the orig
   const told = sent(first("http://api.example"));
   await passes(t, 5_000);
   assert.deepEqual(await told, [true, "Error: no connection: Error: no answer in 5000 ms", undefined]);
-  // It takes no longer than its call may.
+  // Connecting takes no longer than the whole call may.
   const short = sent(senderOf({ SEMEL_UPSTREAM: "http://api.example", SEMEL_UPSTREAM_CONNECT_FIRST: "true", SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" }));
   await passes(t, 1_000);
   assert.deepEqual(await Promise.race([short, turn("waits")]), [true, "Error: no connection: Error: no answer in 1000 ms", undefined]);
   assert.deepEqual([asked.length, refused.open, hangs.open], [0, 0, 0]);
 });
 
-/** A service; `method` is what it has. Tells how often it was looked at, and how many stubs of it are left. */
+/** A service that has `method`. `looks`: how often the method was looked up; `stubs`: how many stubs of it were not disposed of. */
 function serviceOf(method, name = "order") {
   const its = { looks: 0, stubs: 0 };
   const stub = () => {
@@ -214,7 +214,7 @@ test("a method is looked for once, and again after a call that failed; where the
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const its = serviceOf(async ({ method, path, body }) => ({ status: 200, body: `${method} ${path} ${new TextDecoder().decode(body)}` }), "first");
   for (let time = 0; time < 2; time += 1) assert.deepEqual(await sent(its.send, { search: "?a=1" }), [200, "content-type:text/plain;charset=UTF-8\n", "POST /orders?a=1 one"]);
-  // Of three looks one is for the method, and two are the calls'; a stub is made by each.
+  // One look is for the method itself, and two are the calls'. Each call makes a stub.
   assert.deepEqual([its.looks, its.stubs], [3, 2]);
   its.method = () => Promise.reject(new Error("told to fail"));
   assert.deepEqual(await sent(its.send), [false, "Error: told to fail", undefined]);
@@ -233,7 +233,7 @@ test("what a method has encoded by itself says so; of a response that it has fet
   for (const [name, answer] of Object.entries(made)) heard.push((await sent(serviceOf(async () => answer(), name).send)).slice(1));
   const [encoding, type] = ["content-encoding:br\n", "content-type:application/octet-stream\n"];
   assert.deepEqual(heard, [[encoding + type, "\u0001x"], [type, "\u0001x"]]);
-  // What begins as gzip does is encoded still, whatever its type is; and what else a header says of it stays.
+  // A body that begins as gzip does is still encoded, whatever its type. Other headers that mention an encoding stay.
   const zipped = () => new Response(Uint8Array.of(0x1f, 0x8b, 1), { headers: { ...headers, "content-encoding": "gzip" } });
   assert.equal((await sent(serviceOf(async () => zipped(), "zipped").send))[1], `content-encoding:gzip\n${type}`);
   const said = () => new Response(bytesOf("\u0001x"), { headers: { ...headers, "x-form": "br" } });
@@ -303,7 +303,7 @@ test("what comes before a call is sent is of its time: it ends when that is over
 test("a call whose clock is put back meanwhile has no more time than it had", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 10_000_000 });
   network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
-  // An hour later, as it was then.
+  // The call was started an hour ahead of what the clock shows now.
   const late = sent(senderOf({ ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10" }), { sinceMs: 13_600_000 });
   await passes(t, 10_000);
   assert.deepEqual(await Promise.race([late, turn("waits")]), [false, "Error: no answer in 10000 ms", undefined]);

@@ -1,4 +1,4 @@
-// The path of a request is that of `new URL`, also where no such object is made for it.
+// The path of a request is that of `new URL`, even where the worker reads it without one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

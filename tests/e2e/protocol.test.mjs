@@ -1,8 +1,8 @@
-// What PROTOCOL.md shows to be sent is taken, and answered as it shows: whoever writes a client goes by these examples.
+// The worker takes the requests that PROTOCOL.md shows, and answers as it shows: authors of clients go by these examples.
 //
 // Invariants:
-// - Instants are those of the page, all moved by as much, so that what was a minute ahead of the page's present is so of this one.
-// - Headers that a page leaves out for brevity may come besides; what it shows is there, as it shows it.
+// - All instants of the page are moved by the same time, so that an instant a minute after the page's present is a minute after this one.
+// - An answer may have headers that the page leaves out. Those that it shows must be there, as shown.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { serve } from "./server.mjs";
 
 const PRESENT_MS = 1_795_238_129_894;
 const INSTANT = /\b1795\d{6}(?:\d{3})?\b/g;
-/** These are of the moment: they are as long as the page has them. */
+/** The values of these depend on the moment: only their length is compared. */
 const OF_THE_MOMENT = /semel-now|semel-expires/;
 
 const text = await readFile(join(ROOT, "PROTOCOL.md"), "utf8");
@@ -22,7 +22,7 @@ const server = await serve(after, "ledger");
 const now = Math.floor((Date.now() - PRESENT_MS) / 1000);
 const moved = (shown) => shown.replace(INSTANT, (instant) => (instant.length === 13 ? String(Number(instant) + now * 1000) : String(Number(instant) + now)));
 
-/** The blocks of a section: `{ first, headers, body }` of what is HTTP, and the others as they are. */
+/** The code blocks of a section: `{ first, headers, body }` for HTTP, and the text of others. */
 function blocksOf(title) {
   const [, section] = new RegExp(`\n##+ ${title}\n([\\s\\S]*?)(?=\n##+ |$)`).exec(text) ?? assert.fail(`PROTOCOL.md has ${title}`);
   return [...section.matchAll(/```(\w+)\n([\s\S]*?)\n?```/g)].map(([, kind, block]) => {
@@ -34,7 +34,7 @@ function blocksOf(title) {
   });
 }
 
-/** Sends what is shown. */
+/** Sends a request as the page shows it. */
 async function sent({ first, headers, body }, more = {}) {
   const [method, path] = first.split(" ");
   const { host, "content-length": length, ...others } = headers;
@@ -43,7 +43,7 @@ async function sent({ first, headers, body }, more = {}) {
   return fetch(server.url + path, { method, headers: said, body: moved(body) });
 }
 
-/** An answer is what is shown of it. */
+/** Checks an answer against what the page shows. */
 async function isShown(answer, { first, headers, body }) {
   const [, status] = first.split(" ");
   const got = await answer.text();
@@ -81,7 +81,7 @@ test("a look-up, an acknowledgement, and a cancellation", async () => {
 });
 
 test("a batch, to the header", async () => {
-  // At another key, where its id is new.
+  // The batch is sent to another key, where its id is new.
   const [request, answers] = blocksOf("Batch").map((block) => block.replaceAll("alice", "bruno"));
   const answer = await fetch(`${server.url}/semel/v1/keys/accounts%2Fbruno/batch`, { method: "POST", body: moved(request) });
   const instants = (json) => JSON.parse(json, (name, value) => (OF_THE_MOMENT.test(name) ? value.replace(/\d/g, "0") : value));
@@ -117,7 +117,7 @@ test("what the page says of batches refused whole, of ids in bodies, and of a pl
 
 test("the take-over and the place that are shown, and the example of a holder that has no answer to two requests", async () => {
   const path = "/semel/v1/keys/accounts%2Fdora/sessions";
-  // The page shows the fourth holder, after 17 places.
+  // The page shows the fourth holder, after 17 places were taken.
   const dora = (shown) => ({ ...shown, first: shown.first.replace("alice", "dora") });
   const takenOver = async (id, body) => (await fetch(server.url + path, { method: "POST", headers: { "idempotency-key": id }, body })).json();
   for (const id of ["one", "two", "three"]) await takenOver(id, '{"name":"tab"}');

@@ -1,4 +1,4 @@
-// A deployment in front of an HTTP API, as the careful proxy that it is: where it sends to, what it passes on, what counts as an answer.
+// A deployment in front of an HTTP API, as a careful proxy: where it sends requests, what it passes on, and what it takes for an answer.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -13,7 +13,7 @@ import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 const LIMIT = { timeout: 60_000 };
 const BOUND = fileURLToPath(new URL("bound-side.mjs", import.meta.url));
 
-/** What the API answers, by the last part of the path. */
+/** The answers of the API, by the last part of the path. */
 const ANSWERS = {
   zipped: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" }).end(gzipSync('{"zipped":true}')),
   ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
@@ -38,7 +38,7 @@ after(() => {
 const url = `http://127.0.0.1:${api.address().port}`;
 const front = (vars, more) => serve(after, "upstream", vars, { reachesLocal: true, ...more });
 const server = await front({ SEMEL_UPSTREAM: `${url}/v1/` });
-/** It does not wait for an answer that does not come. */
+/** This one gives up on an answer after a second. */
 const impatient = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1" });
 
 const change = (to, what) => to.send("POST", `/${what}`, { id: randomUUID(), body: "x" });
@@ -71,10 +71,11 @@ test("what a client names in Connection ends here, and so does what is of one co
 test("what the other side has compressed all the same is recorded as it is meant", LIMIT, async () => {
   const answer = await change(server, "zipped");
   assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [200, "executed", '{"zipped":true}', null]);
-  // Written so, the runtime decodes nothing: whoever asks does.
+  // With the encoding written like this, the runtime decodes nothing, so the client has to.
   const undecoded = await change(server, "ZIPPED");
   assert.deepEqual([undecoded.text, undecoded.headers.get("content-encoding")], ['{"zipped":true}', "GZIP"]);
-  // Before its day the runtime did not decode this, nor took an option that keeps a cache out of it; and a deployment may have an older one.
+  // Before its compatibility date for brotli, the runtime did not decode it, and before another it refused the option that keeps the cache out. A
+  // deployment may have such a date.
   const old = await front({ SEMEL_UPSTREAM: url }, { compatibilityFlags: ["no_brotli_content_encoding", "cache_option_disabled"] });
   for (const [by, encoding] of [[server, null], [old, "br"]]) {
     const { text, headers } = await change(by, "br");

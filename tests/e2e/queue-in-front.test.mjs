@@ -1,4 +1,4 @@
-// A queue's messages in front of an HTTP API: each is executed there once, whatever is delivered again; what is in doubt is a dead letter.
+// A queue's messages, in front of an HTTP API: each is executed there once, however often it is delivered. A message in doubt becomes a dead letter.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -58,7 +58,7 @@ test("where the other side knows ids, a lost answer and kill -9 are one order, a
     const heard = await deliver(server, "resend", [...left.values()]).catch(() => ({ acknowledged: [] }));
     for (const id of heard.acknowledged) left.delete(id);
   };
-  // By what the other side sees, and by no time.
+  // The kill comes when the other side has seen the first message, and not after some time.
   const first = acknowledged();
   await until(() => asked(messages[0]).length > 0, "the first is on its way");
   await server.restart();

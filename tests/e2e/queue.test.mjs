@@ -1,4 +1,4 @@
-// A queue's messages: each takes effect once at its key, whatever is delivered again; what can't is a dead letter. On workerd.
+// A queue's messages, on workerd: each takes effect once at its key, however often it is delivered. One that can't becomes a dead letter.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -20,7 +20,7 @@ const server = await serve(after, "script", {}, { folder, objects: { SEMEL: "Til
 const sales = async (till) => (await server.send("GET", `/tills/${till}/all`)).json;
 const sale = (till, name, more = {}) => ({ id: randomUUID(), body: { till, sale: name, ...more } });
 
-/** The one letter that has come since the last was taken. */
+/** Takes the letter that has come; there must be exactly one. */
 function letter() {
   assert.equal(side.letters.length, 1, JSON.stringify(side.letters));
   return side.letters.pop();
@@ -56,12 +56,12 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   assert.deepEqual((await deliver(server, "sales", [lengthy])).acknowledged, [lengthy.id]);
   assert.equal(letter().reason.detail, "sold out ".repeat(100_000).slice(0, 1_000), "a letter has 128 kB at most");
   await server.line(new RegExp(`a dead letter: .*${refused.id}`));
-  // What its handler fails at each delivery is given up.
+  // A message whose handler fails at each delivery is given up after three.
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 2 }])).again, { [throws.id]: 5 });
   assert.equal(side.letters.length, 0);
   assert.deepEqual((await deliver(server, "sales", [{ ...throws, attempts: 3 }])).acknowledged, [throws.id]);
   assert.deepEqual([letter().reason.code, (await sales("west")).length], ["rolled-back", 4]);
-  // What the handler answered is for who has the letters, and not for who has the log.
+  // What the handler answered is in the letter, but not in the log.
   await server.line(new RegExp(`a dead letter: .*${throws.id}`));
   assert.doesNotMatch(server.log, /sold out/);
   assert.deepEqual((await deliver(server, "patient", [{ ...throws, id: randomUUID(), attempts: 3 }])).acknowledged, []);
@@ -76,7 +76,7 @@ test("at the last delivery of its queue a message that may still pass is a lette
   assert.deepEqual([reason.code, reason.executed, attempts], ["rolled-back", "no", 5]);
 });
 
-/** What a letter says of a message's execution. */
+/** What a letter says about the execution of its message. */
 const said = ({ reason: { code, executed, retry } }) => [code, executed, retry];
 const open = (till) => deliver(server, "sales", [sale(till, "open")]);
 
@@ -93,7 +93,7 @@ test("a message of which a letter says that it did not run never runs, though it
     assert.deepEqual(said(letter()), ["cancelled", "no", "never"]);
   }
   assert.deepEqual((await sales("late")).map(({ sale }) => sale), ["open"]);
-  // What is put in again is another message.
+  // To the queue, the same message sent in again is another message.
   assert.deepEqual((await deliver(server, "sales", [{ ...waits, id: randomUUID() }])).again, {});
   assert.deepEqual([(await sales("late")).length, side.letters.length], [2, 0]);
 });
@@ -145,7 +145,7 @@ test("a message that another delivery has executed meanwhile is acknowledged, or
   assert.deepEqual([(await sales("raced")).map(({ sale }) => sale), side.letters.length], [["open", "fine"], 0]);
   assert.deepEqual((await deliver(server, "raced", [{ ...refused, attempts: 3 }])).acknowledged, [refused.id]);
   assert.deepEqual(letter().reason, { code: "refused", status: 409, executed: "yes", retry: "never", detail: '{"error":"sold out"}' });
-  // What in JSON is shorter as base64 is a text all the same.
+  // The detail of a letter stays a text, even where base64 would be shorter in JSON.
   const quotes = sale("raced-quotes", "refused", { does: "waits-and-refuses-in-quotes" });
   assert.deepEqual((await deliver(server, "raced", [{ ...quotes, attempts: 3 }])).acknowledged, [quotes.id]);
   assert.equal(letter().reason.detail, JSON.stringify({ error: '"'.repeat(60) }));
@@ -233,7 +233,7 @@ test("a client can't take a message's id, nor its name", LIMIT, async () => {
   assert.equal(mine.semel, "executed");
   await deliver(server, "sales", [message]);
   assert.equal(letter().reason.code, "fingerprint-mismatch");
-  // What the id is of has its effect: that says nothing of this one.
+  // The other message with this id took effect. That says nothing about this one.
   const executed = sale("taken", "other");
   for (const body of [executed.body, { ...executed.body, amount: 2 }]) assert.deepEqual((await deliver(server, "sales", [{ ...executed, body }])).acknowledged, [executed.id]);
   assert.deepEqual(said(letter()), ["fingerprint-mismatch", "no", "after-fix"]);
@@ -257,7 +257,7 @@ test("kill -9 and duplicates: of 300 messages, each takes effect once", LIMIT, a
   const left = new Map(messages.map((message) => [message.id, message]));
   let [deliveries, kills] = [0, 0];
   const batch = async () => {
-    // Some that were acknowledged come again, and some twice in one batch.
+    // Some messages come again after they were acknowledged, and some twice in one batch.
     const chosen = [...Array.from({ length: 20 }, () => pick([...left.values()])), ...Array.from({ length: 4 }, () => pick(messages))].filter(Boolean);
     deliveries += chosen.length;
     const { acknowledged } = await deliver(server, "sales", chosen);
@@ -270,7 +270,7 @@ test("kill -9 and duplicates: of 300 messages, each takes effect once", LIMIT, a
       await new Promise((resolve) => setTimeout(resolve, random() * 60));
       await server.restart();
     }
-    // Of every third batch, the queue never heard.
+    // The queue never hears the answer to one of the three batches, so it delivers these messages again.
     const [, ...heard] = await Promise.all(batches);
     for (const id of heard.flat()) left.delete(id);
   }
@@ -318,12 +318,15 @@ test("what a message can't be blamed for is delivered again however often it was
   assert.equal(side.letters.length, 0);
 });
 
-/** What becomes of a message whose key answers this, the reasons of the letters, and what was asked for: of each its method, path, query and headers. */
+/**
+ * Delivers a message whose key gives this answer. Resolves to what became of it, the reasons of the letters, and `[method, path, query, headers]` of
+ * each request.
+ */
 async function consumed(t, answer, message = {}, options = {}) {
   t.mock.method(console, "log", () => {});
   const { consumer } = await natively("queue.js");
   const [done, letters, asked] = [[], [], []];
-  // It is asked for once.
+  // The Worker keeps the first router that it gets, so this object must stay the same.
   given.glue.router ??= {};
   given.glue.router.route_message = (...head) => (asked.push(head.slice(0, 4)), answer);
   const all = { id: "one", body: { a: 1 }, timestamp: new Date(), attempts: 1, ack: () => done.push("ack"), retry: ({ delaySeconds }) => done.push(delaySeconds), ...message };
@@ -350,7 +353,7 @@ test("a member is one segment of the path, whatever is in it; what is empty, no 
     const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
     assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
   }
-  // Nor is what begins a path taken for a host.
+  // A path that begins with two slashes is not taken for a host.
   for (const path of ["//elsewhere/x", "/x?a=//b"]) {
     const [, , [[, pathname, search]]] = await consumed(t, EXECUTED, {}, { path: () => path });
     assert.equal(pathname + search, path);
@@ -388,7 +391,7 @@ test("what is cancelled is named with its whole key, by a change as any other is
   assert.deepEqual([done, letters, cancel.slice(0, 3)], [[5], [], ["POST", "/semel/v1/keys/a%2Fb%25%2Fc/cancel", ""]]);
   assert.match(lines, /prefer:wait=20\nsemel-first-sent:@5\n/);
   assert.match(cancel[3], /prefer:wait=20\nsemel-first-sent:@\d+\n/);
-  // What says nothing of when to come again comes again after an interval.
+  // An answer without Retry-After has the message delivered again after the default interval.
   assert.deepEqual((await consumed(t, fails(), { attempts: 1 })).slice(0, 2), [[5], []]);
   const [, [reason], asked] = await consumed(t, fails({ code: "unavailable", executed: "unknown" }), { attempts: 3 }, { retries: 2 });
   assert.deepEqual([reason.executed, reason.retry, asked.length], ["unknown", "same-id", 1]);

@@ -1,4 +1,4 @@
-// A state that goes back in time, by a copy of its files: what docs/operations.md says of ids then.
+// The state goes back in time, because a copy of its files is put in place: what docs/operations.md says about ids must hold then.
 
 import assert from "node:assert/strict";
 import { cp, rm } from "node:fs/promises";
@@ -12,7 +12,7 @@ after(() => rm(copy, { recursive: true, force: true }));
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** Stops the server, does something with its files, and starts it again. */
+/** Stops the server, runs `work` on its files, and starts it again. */
 async function whileStopped(work) {
   await server.kill();
   await work();
@@ -38,7 +38,7 @@ test("after a return, ids go with their effects, and a late attempt changes noth
 
   const replayed = await sent("before");
   assert.deepEqual([replayed.semel, replayed.text], ["replayed", before.text]);
-  // Its deadline was on its way while the state went back.
+  // This attempt was on its way while the state went back, and its deadline has passed.
   assert.equal((await sent("cancelled", { deadline: Date.now() - 1000 })).semel, "attempt-expired");
   assert.equal((await sent("ancient", { firstSent: seconds() - RETENTION_S - 60 })).semel, "outside-window");
   assert.equal((await server.account("back")).balance, 5);
@@ -46,6 +46,6 @@ test("after a return, ids go with their effects, and a late attempt changes noth
   assert.equal((await sent("lost")).semel, "executed");
   assert.equal((await sent("lost")).semel, "replayed");
   assert.equal((await server.account("back")).balance, 10);
-  // What the document warns of: without a deadline, nothing is left that knows of the cancellation.
+  // The document warns of this: without a deadline, nothing remembers the cancellation.
   assert.equal((await sent("cancelled")).semel, "executed");
 });

@@ -1,5 +1,5 @@
-// What all keys are told, by their shards: how long is waited for whom, when it is gone on with, and that no job is given up. What is decided is made up here, and
-// time is the test's; on workerd the registry is in `registry.test.mjs`.
+// Jobs of the registry, which tell all keys something by way of their shards: how long it waits for each, when it goes on, and that it gives up no
+// job. The test provides the module's decisions and the time; `registry.test.mjs` has the registry on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,10 @@ const { SemelRegistry } = await natively("registry.js");
 const NOW = 1_000_000_000;
 const SHARDS = [0, 1];
 
-/** An object of the registry at `NOW`. `glue`: what the module decides; `key`: what a key says when it is told to forget; `shard`: what the others are. `alarms`: when each was set for, or "none". */
+/**
+ * An object of the registry at `NOW`. `glue`: the decisions of the module; `key`: the answer of a key that is told to forget; `shard`: the other
+ * shards. `alarms`: the times of its alarms, or "none" where one was deleted.
+ */
 function registry(t, { glue = {}, key, shard = {} } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const noted = t.mock.method(console, "log", () => {});
@@ -109,7 +112,7 @@ test("a shard that moves on goes on at once, for twenty seconds; one that still 
     assert.deepEqual([its.alarms.at(-1) - NOW, steps], [waitMs, 2], `${progress()}`);
     t.mock.reset();
   }
-  // What hangs takes all the time that there is: in one step, or in two.
+  // A shard that hangs takes all the time there is, in one step or in two.
   for (const hangsMs of [10_000, 20_000, 60_000]) {
     const hanging = registry(t, { shard: { forget: async () => (t.mock.timers.tick(hangsMs), [9, 8, false, "a key"]) } });
     hanging.jobs = [["job", 5, [0]]];
@@ -117,7 +120,7 @@ test("a shard that moves on goes on at once, for twenty seconds; one that still 
     assert.equal(hanging.alarms.at(-1), NOW + Math.max(hangsMs, 20_000) + 60_000);
     t.mock.reset();
   }
-  // None has failed: it was told of all that there are, and only has yet to see that.
+  // No key failed: all were told, and the shard has only not seen that yet.
   const slow = registry(t, { shard: { forget: async () => (t.mock.timers.tick(20_000), [9, 9, false]) } });
   slow.jobs = [["job", 5, [0]]];
   await slow.object.alarm();

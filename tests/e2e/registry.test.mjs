@@ -1,4 +1,5 @@
-// The registry of keys on workerd: keys register, are swept and told to forget by alarms, over kills. With the probe.
+// The registry of keys on workerd, with the probe: keys register, and alarms sweep them and tell them to forget, even if the server is killed
+// meanwhile.
 
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
@@ -7,14 +8,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { serve } from "./server.mjs";
 
 const LIMIT_MS = 60_000;
-/** More of them take longer: SEMEL_FORGET_KEYS=2000 node --test tests/e2e/registry.test.mjs */
+/** For a longer run: SEMEL_FORGET_KEYS=2000 node --test tests/e2e/registry.test.mjs */
 const FORGET_KEYS = Number(process.env.SEMEL_FORGET_KEYS ?? 300);
-/** Chores as often as can be set. */
+/** Alarms come as often as settings allow. */
 const OFTEN = { SEMEL_REPORT_SECONDS: "1" };
 
 const nowS = () => Math.floor(Date.now() / 1000);
 
-/** Asks again until `look` gives something, or fails. */
+/** Calls `look` until it returns something. Fails after `LIMIT_MS`. */
 async function until(look, what) {
   const limit = Date.now() + LIMIT_MS;
   for (;;) {
@@ -27,7 +28,7 @@ async function until(look, what) {
 
 const change = (server, key, id, options = {}) => server.send("POST", "/echo", { id, key: `"${key}"`, ...options });
 
-/** Every key that is listed, a page at a time. */
+/** All listed keys, fetched page by page. */
 async function listed(server, query) {
   const keys = [];
   for (let next = ""; next !== null; ) {
@@ -39,7 +40,7 @@ async function listed(server, query) {
   return keys;
 }
 
-/** Lists keys that there need not be: `[key, bytes]` of each. */
+/** Has the registry list keys that need not exist: `[key, bytes]` of each. */
 async function list(server, keys) {
   const shards = Array.from({ length: 16 }, (_, shard) => [shard, keys.filter((_, at) => at % 16 === shard)]);
   assert.equal((await server.send("POST", "/probe/reports", { body: JSON.stringify(shards) })).status, 200);
@@ -47,7 +48,7 @@ async function list(server, keys) {
 
 const entryOf = async (server, key) => (await listed(server, `prefix=${key}`)).find((entry) => entry.key === key);
 
-/** Does `work` for each, some at once. */
+/** Does `work` for each item, several at a time. */
 async function each(items, work, atOnce = 32) {
   const rest = items.values();
   const worker = async () => {
@@ -62,7 +63,7 @@ test("every answered key registers, whenever the server is killed, and nobody ha
   for (let round = 0; round < 12; round += 1) {
     keys.push(`registers-${round}`);
     assert.equal((await change(server, keys.at(-1), randomUUID())).semel, "executed");
-    // At any moment between the commit and the registry's answer.
+    // The kill comes at another moment between the commit and the registry's answer each time.
     await delay(round);
     await server.restart();
   }
@@ -83,7 +84,7 @@ test("a registry that fails changes nothing for requests, and once there is one 
   for (let count = 0; count < 20; count += 1) assert.equal((await change(server, "unheard", randomUUID())).semel, "executed");
   const { level, key } = JSON.parse(await server.line(/could not tell the registry/));
   assert.deepEqual({ level, key }, { level: "warn", key: createHash("sha256").update("unheard").digest("hex").slice(0, 16) });
-  // Who would wait 30 s is told long before: by the Worker's timers, see the probe.
+  // A client that would wait 30 s is answered long before that. The Worker's timers measure it: see the probe.
   const listing = await server.admin("GET", "keys", { headers: { "probe-by": "15000" } });
   assert.deepEqual([listing.status, listing.semel, listing.headers.get("probe-in-time")], [503, "unavailable", "yes"]);
   await server.line(/shard \d+ of the registry: no answer in 5000 ms/);
@@ -121,7 +122,7 @@ test("an idle key is swept by its alarm, and tells the registry that it is empty
   await each(Array.from({ length: 300 }), async () => assert.equal((await change(server, "idle", randomUUID(), { firstSent: before })).semel, "executed"));
   const entry = await until(() => entryOf(server, "idle"), "it is listed");
   assert.ok(entry.bytes > 0 && entry.created <= Date.now() && entry.oldest >= before * 1000);
-  // Only now, that none is late: it is asked once more, which sees to the alarm, and then never again.
+  // Only now is the retention short, so that no change above came too late. One read sees to the alarm; after it nobody asks this key.
   await server.restart({ vars: { ...server.vars, SEMEL_RETENTION_SECONDS: "2" } });
   assert.equal((await server.send("GET", "/echo", { key: '"idle"' })).semel, "read");
   await until(async () => {
@@ -137,7 +138,7 @@ test("ten thousand keys are listed in every order, each once, and a page comes s
   await list(server, keys);
   const numberOf = { newest: (entry) => entry.created, heaviest: (entry) => entry.bytes, name: () => 0 };
   for (const [order, number] of Object.entries(numberOf)) {
-    // What it computes: how long others keep the machine is not the page's affair.
+    // The time is CPU time of the server, because others may slow the machine down.
     const startedMs = server.cpuMs();
     const { total } = (await server.admin("GET", `keys?order=${order}&limit=200`)).json;
     const tookMs = server.cpuMs() - startedMs;
@@ -168,7 +169,7 @@ test("who is not the administrator learns nothing of keys and has none forget", 
 
 test("a forget goes over all keys and three kills: none is missed, none counts twice, what came later stays", async (t) => {
   const server = await serve((end) => t.after(end), "probe");
-  // A commit in each object takes long on a slow disk; those that are only listed are visited all the same.
+  // On a slow disk, a commit in each object takes long. Keys that are only listed are told to forget all the same.
   const keys = Array.from({ length: FORGET_KEYS / 5 }, (_, number) => `forgets-${number}`);
   const others = Array.from({ length: FORGET_KEYS - keys.length }, (_, number) => [`listed-${number}`, 0]);
   const all = keys.length + others.length;
@@ -176,7 +177,7 @@ test("a forget goes over all keys and three kills: none is missed, none counts t
   await each(keys, async (key) => assert.equal((await change(server, key, "early", { firstSent: early })).semel, "executed"));
   await list(server, others);
   await until(async () => (await server.admin("GET", "keys?limit=1")).json.total === all, "all are registered");
-  // An instant at which no key of the probe is stuck: see its index.js.
+  // No key of the probe is stuck at this instant: see `STUCK_S` in its index.js.
   const before = Math.floor((early + 30) / 10) * 10;
   const forget = () => server.admin("POST", "forget", { id: "all", body: JSON.stringify({ before }) });
   const progress = async () => (await server.admin("GET", "forget/1")).json;
@@ -184,7 +185,7 @@ test("a forget goes over all keys and three kills: none is missed, none counts t
   assert.deepEqual([made.status, made.semel], [202, "executed"], made.text);
   assert.deepEqual(made.json, { id: "1", before, state: "running", keys: all, done: 0 });
   let done = 0;
-  /** Fails when none is done any more: how long all take is the disk's affair. */
+  /** Waits until this share of the keys is done. Fails when no more keys get done; how long all take depends on the disk. */
   const reach = async (share) => {
     for (let done = 0; done < share * all; ) done = await until(async () => (await progress()).done > done && (await progress()).done, `${share} of them are done: more than ${done}`);
   };
@@ -205,7 +206,7 @@ test("a forget goes over all keys and three kills: none is missed, none counts t
     assert.deepEqual([late.status, late.semel, late.json.executed, late.json.retry], [410, "forgotten", "unknown", "never"], key);
     assert.equal((await change(server, key, "new", { firstSent: before })).semel, "executed", key);
   });
-  // A key that comes later learns of it by registering.
+  // A key that is new after the forget learns of it when it registers.
   await change(server, "forgets-later", "first");
   await until(async () => (await change(server, "forgets-later", randomUUID(), { firstSent: early })).semel === "forgotten", "it hears of it");
 });
@@ -216,7 +217,7 @@ test("a forget that can't be done holds up none that can, however many there are
   await until(() => entryOf(server, "stuck"), "it is listed");
   const stuckS = Math.floor(nowS() / 10) * 10 - 3;
   const forget = (id, before) => server.admin("POST", "forget", { id, body: JSON.stringify({ before }) });
-  // More of them than are in hand at once.
+  // More jobs than the registry works on at once.
   for (let job = 1; job <= 6; job += 1) assert.equal((await forget(`stuck-${job}`, stuckS)).status, 202);
   assert.equal((await forget("goes", stuckS - 1)).status, 202);
   const state = async (id) => (await server.admin("GET", `forget/${id}`)).json;

@@ -1,5 +1,5 @@
-// Whose turn it is in front of other code: one request of a key at a time is sent, and who waits for that is answered before its time is over. Engine, time and the
-// other side are the test's; on workerd they are in `upstream.test.mjs`.
+// Turns in front of other code: one request of a key is sent at a time, and each request that waits is answered before its client gives up. The test
+// provides engine, time and the other side; `upstream.test.mjs` has the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,8 +11,8 @@ const { Remote } = await natively("upstream/remote.js");
 const NOW = 1_000_000_000;
 
 /**
- * A key at `NOW`, in front of another side. An attempt is a name with the ms that its client waits; its answer is what the engine says of it: `sent` once it was sent, or
- * what is set in `says`, or that it waits. `log`: what was done, in order. `end(name)` has the other side answer.
+ * A key at `NOW`, in front of another side. Each attempt has a name, and the time in ms that its client waits. The engine answers it with the outcome
+ * once it was sent, with what `says` has for it, or with `waits`. `log`: what was done, in order. `end(name)` has the other side answer.
  */
 function key(t) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
@@ -35,7 +35,7 @@ function key(t) {
   const send = ([, , , name], _answer, _attempt, sinceMs) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve), (its.sinceMs = sinceMs - NOW)));
   const sync = () => new Promise((resolve, reject) => (its.log.push("sync"), its.syncs.push({ resolve, reject })));
   its.remote = new Remote(object, send, sync);
-  /** Resolves to what `Semel-Status` says. `bytes`: of its body, or `body` itself. */
+  /** Resolves to the answer's `Semel-Status`. `bytes`: the length of the body, or `body`: the body itself. */
   its.ask = async (name, { waitMs = 30_000, bytes = 0, body = { byteLength: bytes }, method = "POST", path = "/" } = {}) => {
     const [, lines] = await its.remote.answer(() => [method, `${path}${name}`, "", String(waitMs), body, Date.now()]);
     return lines.slice("semel-status:".length, -1);
@@ -213,7 +213,7 @@ test("what failed on its way is not under way any more", async (t) => {
   assert.equal(remote.underWay, undefined);
 });
 
-/** An object in front of another side, whose engine has one call to be sent. `knows`: what each engine is told is under way when it is made. */
+/** An object in front of another side, whose engine has one call to send. `knows`: for each engine that was made, what it was told is under way. */
 async function front(sync = async () => {}) {
   const { SemelObject } = await natively("upstream/index.js");
   const its = { knows: [], background: [] };
@@ -233,7 +233,7 @@ test("what is under way is known to an engine that is made meanwhile, goes on th
   t.mock.method(globalThis, "fetch", () => new Promise((resolve) => (answer = resolve)));
   const one = ask("POST", "/orders");
   await turn();
-  // Another object of the isolate has crashed the module.
+  // This stands for another object of the isolate that crashes the module.
   restart();
   const looks = async () => assert.notEqual(await Promise.race([ask("GET", "/semel/v1/keys/k/outcomes/one"), turn("waits")]), "waits");
   await looks();

@@ -1,8 +1,8 @@
-// Very many rows at one key, on workerd: none of them costs a start, a request or an administrator more than a turn may take.
+// Very many rows at one key, on workerd: they must not make a start, a request or a look-up of an administrator take longer than a turn may.
 //
-// What is held to a bound is the CPU that the server takes while a request is under way, whoever else uses the machine: half of the requests
-// take no more. Of all of them it would be no measure: where others keep the client from reading an answer, the server sweeps on meanwhile. So
-// what a request waits for is counted in the server: the pages of the sweep between its arrival at the object and its answer, and their time.
+// The tests bound the CPU time of the server during a request, because others use the machine too, and only the median of it: if others keep the
+// client from reading an answer, the server sweeps on meanwhile, and that time counts too. So the server itself counts what a request waits for: the
+// pages of the sweep between its arrival at the object and its answer, and their time.
 //
 // A million: SEMEL_SCALE=1000000 node --test tests/e2e/scale.test.mjs
 // And ten thousand keys in the inspector: SEMEL_KEYS=10000
@@ -18,14 +18,14 @@ import { watched, watchedLedger } from "./watched.mjs";
 
 const COUNT = Number(process.env.SEMEL_SCALE ?? 40_000);
 const KEYS = Number(process.env.SEMEL_KEYS ?? 250);
-/** A folder for screenshots; none unless it is set. */
+/** A folder for screenshots. If it is not set, none are made. */
 const SHOTS = process.env.SEMEL_SHOTS;
 const LIMIT = { timeout: 120_000 + COUNT / 2 + KEYS * 30 };
 const TURN_MS_MAX = 20;
-/** What a read of a key with next to nothing usually takes of the CPU. */
+/** The CPU time that a read of a nearly empty key usually takes. */
 const READ_MS = 0.6;
 const KEY = "accounts/alice";
-/** So old are the records, until they are due after this: what is sent meanwhile has to come in time. */
+/** The age of the records; and the retention under which they become due, within which new requests still have to arrive. */
 const [OLD_S, RETENTION_S] = [1_800, 10];
 const VARS = { SEMEL_REPORT_SECONDS: "1", SEMEL_RECORDS_MAX: "10000000", SEMEL_TOMBSTONES_MAX: "10000000" };
 
@@ -38,10 +38,10 @@ const read = (account) => server.send("GET", `/accounts/${account}`);
 
 const ascending = (one, other) => one - other;
 
-/** The number that a share of all is at most. */
+/** The value that this share of all values does not exceed. */
 const at = (all, share) => all.toSorted(ascending)[Math.min(all.length - 1, Math.floor(share * all.length))];
 
-/** The CPU and the time of one request, in ms. */
+/** The CPU time and the duration of one request, in ms. */
 async function measured(send) {
   const [cpuMs, atMs] = [server.cpuMs(), performance.now()];
   const answer = await send();
@@ -50,7 +50,7 @@ async function measured(send) {
   return [Math.min(server.cpuMs() - cpuMs, tookMs), tookMs];
 }
 
-/** Sends requests one by one. The CPU and the time of each, in ms, as quantiles. */
+/** Sends requests one by one. Returns quantiles of their CPU time, in ms. */
 async function timed(t, what, times, send) {
   const [cpu, took] = [[], []];
   for (let time = 0; time < times; time += 1) {
@@ -64,20 +64,20 @@ async function timed(t, what, times, send) {
   return found;
 }
 
-/** How many times as long as usual this machine takes at present, at least 1. */
+/** How many times slower than usual this machine is at present, at least 1. */
 async function slowness(t) {
   const { half } = await timed(t, "a read of a key with next to nothing", 30, () => read("bob"));
   return Math.max(1, half / READ_MS);
 }
 
-/** The CPU of a key's first request beyond that of another's, which has nothing to load but the module. */
+/** The CPU time of the key's first request. A read of another key before it has loaded the module. */
 async function start(t, what) {
   await read("bob");
   const { longest } = await timed(t, `the first request ${what}`, 1, () => read("alice"));
   return longest;
 }
 
-/** Whether nothing of the layer's is left, but its tables. */
+/** Whether nothing of the layer is left but its tables. */
 const isEmpty = async () => {
   const { records, tombstones, bytes } = (await key()).json;
   return records + tombstones === 0 && bytes < 100_000;
@@ -98,7 +98,7 @@ test("records that are not due: a start counts them once, and neither a request 
   await server.restart();
   await start(t, `after a crash, over ${COUNT} records that were not counted`);
   await server.deposit("alice", 1, { firstSent: nowS() });
-  // It has told the registry after it kept what it counted.
+  // The object tells the registry only after it has stored its count.
   await until(async () => (await entry()).records === COUNT + 2, "it is counted");
   await server.restart();
   const took = await start(t, `over ${COUNT} that were counted`);
@@ -138,7 +138,7 @@ test("the inspector lists very many keys, newest and heaviest first, and finds o
   };
   await Promise.all(Array.from({ length: 8 }, visitor));
   const total = async () => (await server.admin("GET", "keys?limit=1")).json.total;
-  // alice, bob, and these.
+  // alice, bob, and the new ones.
   await until(async () => (await total()) === KEYS + 2, "all are listed");
   const mine = await signedIn(t);
   for (const [order, isFirst] of [["newest", (name) => name !== KEY], ["heaviest", (name) => name === KEY]]) {
@@ -173,9 +173,9 @@ test("the inspector shows a key with very many records", LIMIT, async (t) => {
 });
 
 test("all of them due at once: they leave, and no request waits for more than its turn", LIMIT, async (t) => {
-  // Before the restart: while the sweep runs, what a read takes would be the sweep's as well.
+  // This is measured before the restart, because a read during the sweep would include the sweep's time.
   const turnMs = TURN_MS_MAX * (await slowness(t));
-  // Of the other key nothing leaves, so that all pages are of one.
+  // Nothing leaves the other key, so all pages are of one key.
   const rules = JSON.stringify([{ keys: "accounts/bob", retentionSeconds: "forever" }]);
   await server.restart({ vars: { ...server.vars, SEMEL_RETENTION_SECONDS: String(RETENTION_S), SEMEL_KEY_RULES: rules } });
   const took = await start(t, `over ${COUNT} that are due`);
@@ -207,10 +207,10 @@ test("all of them due at once: they leave, and no request waits for more than it
     const counts = [0, 1, 2, 3].map((many) => each.filter(({ length }) => length === many).length);
     t.diagnostic(`${what}: of ${each.length}, ${counts.join(", ")} waited for 0, 1, 2, 3 pages`);
     assert.ok(each.length >= 100, `${what}: ${each.length} were looked at`);
-    // That of its own key waits for what is in hand. Those of others have their turns, as whatever others do.
+    // A request to the key waits for the page in hand at most. Requests to other keys also wait for whatever else the server does.
     if (what !== "another key's") assert.ok(each.every(({ length }) => length <= 1), `${what}: pages in between, ${counts.join(", ")}`);
   }
-  // Half of them: where others use the machine, the rest take as long as those do. What is in a page is the same for each.
+  // The median counts: where others use the machine, the rest depends on them. All pages hold the same.
   assert.ok(at(pages, 0.5) < turnMs / 2, `a page takes ${quantiles.join(", ")} ms of ${turnMs / 2}`);
 });
 

@@ -1,4 +1,5 @@
-// What a handler in JavaScript is held to where nothing but its own modules is there: storage and what calls them are the test's; on workerd it is in `script.test.mjs`.
+// The rules for a handler in JavaScript, tested in Node with its own modules alone: the test provides the storage and the calls. `script.test.mjs`
+// has the same on workerd.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -19,7 +20,7 @@ test("what a call into the module does not come back from is a trap, whoever cat
     try {
       ctx.emit("other", { path: "/" });
     } catch {
-      // Whatever it makes of it.
+      // A handler may swallow the error.
     }
   };
   assert.throws(() => asked(caught, () => { throw trap; }), trap);
