@@ -1,4 +1,4 @@
-// The oracle: what it must find, case by case.
+// The oracle of the chaos run: what it must find, case by case.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { Book } from "./book.mjs";
 const outcome = (id, balance, entries) => ({ by: "promise", status: 200, text: JSON.stringify({ id, balance, entries }) });
 const refusal = (code, executed = "no") => ({ by: "promise", error: { name: "SemelError", code, executed } });
 
-/** A book with two deposits to one account, 1 and 2; what became of them is up to `then`. */
+/** What a book finds wrong after two deposits to one account, of 1 and 2. `then` tells it what became of them. */
 function found({ balance, entries, then, heard = [[], []] }) {
   const book = new Book(1);
   const deposits = [];

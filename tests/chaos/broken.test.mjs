@@ -1,4 +1,4 @@
-// What is broken on purpose must be found: a run that can't fail would prove nothing.
+// Runs with something broken on purpose: the oracles must find it. A run that can't fail would prove nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,12 +8,12 @@ import { runChaos } from "./run.mjs";
 const LIMIT = { timeout: 600_000 };
 const NOTHING = { page: false, nodes: 0, hand: false, batches: false, tills: false, tabs: false, smallDisk: false, memory: false };
 
-/** Which moment meets which fault is also up to the machine. So many seeds are tried. */
+/** The machine, too, decides which fault meets which moment. So this many seeds are tried. */
 const SEEDS = 8;
 
 await buildHelper();
 
-/** Runs it, seed by seed, until each of `patterns` has been found in what a run says, and fails if one never is. */
+/** Runs one seed after the other until each of `patterns` is among the violations. Fails if one never is. */
 async function isFound(patterns, settings) {
   const missing = new Set(patterns);
   const said = [];
@@ -28,7 +28,7 @@ async function isFound(patterns, settings) {
 test("accounts without protection have deposits twice, and the oracle says so", LIMIT, () =>
   isFound([/^account .* some were made twice$/], { durationMs: 10_000, parts: { ...NOTHING, hand: true }, naive: true }));
 
-// What was forgotten is never acknowledged: there is nothing to wait for.
+// The run need not wait long for the end: what the client has forgotten is never acknowledged.
 test("a client whose store forgets leaves deposits without an answer, and the oracle says so", LIMIT, () =>
   isFound([/its client did not know it any more$/], { durationMs: 20_000, parts: { ...NOTHING, nodes: 1 }, forgets: true, settleMs: 5_000 }));
 
@@ -37,7 +37,7 @@ test("clients whose sessions are forgotten, or whose batches have other ids each
   return isFound(patterns, { durationMs: 14_000, parts: { ...NOTHING, tills: true, batches: true }, forgets: true, renames: true, settleMs: 2_000 });
 });
 
-// A session that is behind its client's numbers goes on no more: there is nothing to wait for.
+// The run need not wait long for the end: a session that is behind its client's numbers never goes on.
 test("a server that answers before it has stored loses deposits and numbers of sessions, and their oracle says so", LIMIT, () =>
   isFound([/^session of (solo|duo).* does not follow from/], { durationMs: 10_000, parts: { ...NOTHING, tills: true }, loses: true, settleMs: 2_000 }));
 

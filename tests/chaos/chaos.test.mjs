@@ -1,11 +1,11 @@
-// A minute of chaos: all holds, and all that is weighed was. Asked wrongly, it does not begin.
+// A minute of chaos, in which everything must hold and all memory must be weighed. With wrong arguments, the run does not begin.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";
 import { ROOT } from "../../scripts/setup/paths.mjs";
 
-/** Its own bounds end it long before, on any machine. */
+/** The run's own limits end it long before that, on any machine. */
 const LIMIT_MS = 14 * 60_000;
 
 function chaos(args) {
@@ -23,7 +23,7 @@ test("a minute of chaos: everything goes wrong, and all holds", { timeout: LIMIT
   assert.match(output, /\nchaos: all holds, seed 20\n$/);
   const figures = JSON.parse(/^figures (.*)$/m.exec(output)[1]);
   t.diagnostic(JSON.stringify(figures));
-  // That each fault was dealt out and each client got through, the run sees to itself.
+  // The run itself checks that each fault occurred and that each client got through.
   const { answered, files, takeOvers } = figures;
   assert.ok(files > 0, "there are files");
   assert.ok(takeOvers > 20, `sessions were taken over ${takeOvers} times`);

@@ -1,5 +1,5 @@
-// The parts of a run that decide something: the schedule, what must have happened, the verdict on memory and what is weighed,
-// the journal, the look at files.
+// The parts of a run that decide something: the schedule, what must have happened, the verdict on memory and what is weighed for it, the journal, and
+// the check of the files.
 
 import assert from "node:assert/strict";
 import { appendFile, mkdtemp, open, rm, writeFile } from "node:fs/promises";
@@ -43,14 +43,14 @@ test("memory that warms up and stays is level, with noise too; memory that leaks
   };
   assert.equal(isLevel([], bound), false);
   assert.equal((await weighed(() => 100 * MB)).isLevel, true);
-  // What still grows ten rounds before the last one counts as a leak: two windows are compared.
+  // What still grows ten rounds before the last counts as a leak, because two windows are compared.
   assert.equal((await weighed((round) => (100 + 100 * Math.min(1, round / 15)) * MB)).isLevel, true);
   assert.equal((await weighed((round) => (200 + (round % 3) * 10) * MB)).isLevel, true);
-  // Of 400 requests in a round, each leaves 400 bytes behind; then 8 kB; then 200 kB. What else was there is no excuse.
+  // A round has 400 requests, each of which leaves 400 bytes behind; then 8 kB; then 200 kB. A large process is no excuse.
   for (const leaked of [400 * 400, 3 * MB, 80 * MB]) {
     for (const base of [100 * MB, 4_000 * MB]) assert.equal((await weighed((round) => base + leaked * round)).isLevel, false);
   }
-  // What is dropped as the load begins hides nothing.
+  // Memory that is released when the load begins hides no leak.
   assert.equal((await weighed((round) => (round < 5 ? 200 : 100 + round) * MB)).isLevel, false);
 });
 
@@ -66,7 +66,7 @@ test("a whole run fails where something never happened, and says what; a short o
     assert.match(line, new RegExp(`never happened: ${name}$`));
     assert.deepEqual(more, []);
     assert.deepEqual(missing({ ...figures, [name]: 0 }, { ...whole, durationMs: MINUTE_MS - 1 }), []);
-    // A count that nobody keeps any more is none.
+    // A count that is missing is an error too.
     assert.equal(missing({ ...figures, [name]: undefined }, whole).length, 1);
   }
   assert.match(missing({ ...figures, socketsStalled: 0 }, whole)[0], /faults of sockets$/);
@@ -151,7 +151,7 @@ test("the look at files finds what is not acknowledged, and what is damaged", as
   const { file, ...found } = await of();
   assert.deepEqual(found, { integrity: "ok", unacknowledged: 1, account: [10, 2], kept: { epoch: 0, sessions: [] } });
   const { kept, unacknowledged } = (await inspect(state.objects)).find(({ kept }) => kept.epoch > 0);
-  // A place of each, with its outcome; of the take-overs, their records.
+  // One place of each session with its outcome, and the records of the take-overs.
   assert.deepEqual([kept, unacknowledged], [{ epoch: 3, sessions: [[1, 1], [1, 1]] }, 3]);
   const damaged = await open(file, "r+");
   await damaged.write(Buffer.alloc(600, 0xff), 0, 600, 4096 + 8);

@@ -1,4 +1,4 @@
-// The proxy must do what it counts, and a client must bear it: a proxy that is kinder than it says would prove nothing.
+// The proxy must do what it counts, and a client must cope with it: tests with a proxy that is kinder than it says would prove nothing.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -12,7 +12,7 @@ import { CALM, startProxy } from "./proxy.mjs";
 const ONLY = (kind) => ({ ...CALM, [kind]: 1 });
 const REQUESTS = 40;
 
-/** A target that answers with what it was sent, a proxy before it, and how to post through it. */
+/** A target that answers with the body it got, a proxy in front of it, and functions that post through the proxy. */
 async function proxied(t, shares) {
   const seen = [];
   const target = createServer(async (request, response) => {
@@ -20,7 +20,7 @@ async function proxied(t, shares) {
     try {
       for await (const chunk of request) body += chunk;
     } catch {
-      return; // It was cut off.
+      return; // The request was cut off.
     }
     seen.push(body);
     response.writeHead(200, { "semel-status": "executed", "content-length": body.length + 9 }).end(`you said ${body}`);
@@ -35,7 +35,7 @@ async function proxied(t, shares) {
   });
   const post = async (body) => {
     const answer = await fetch(`${proxy.url}/accounts/a/deposit?n=${body}`, { method: "POST", headers: { "idempotency-key": `id-${body}` }, body: String(body) });
-    // The target's own answer to half a request.
+    // The target answers half a request by itself.
     if (answer.status === 400) throw new Error("400");
     return answer.text();
   };
@@ -89,7 +89,7 @@ for (const [kind, count] of [["cut", "socketsCut"], ["truncate", "socketsTruncat
     const SOCKETS = 12;
     const [frame, frames] = ["frame of a socket. ".repeat(20), 20];
     const arrived = [];
-    // It gives back what it is sent, and leaves when the other side does.
+    // The target sends back what it gets, and hangs up when the other side does.
     const target = createTcpServer((socket) => {
       const at = arrived.push("") - 1;
       socket.on("error", () => {}).on("data", (chunk) => (arrived[at] += chunk) && socket.write(chunk));
@@ -110,7 +110,7 @@ for (const [kind, count] of [["cut", "socketsCut"], ["truncate", "socketsTruncat
         socket.on("data", (chunk) => (back += chunk).length >= all.length && socket.end());
         const head = all.slice(0, -frame.length * frames);
         socket.write(head);
-        // As clients do, it waits to be let in. A fault may come first.
+        // Like a client, it waits until it is let in. A fault may come first.
         await Promise.race([until(() => back.length >= head.length, "the head comes back"), gone]);
         for (let sent = 0; sent < frames; sent += 1) socket.write(frame);
         await gone;

@@ -7,7 +7,10 @@ import { SessionBook } from "./session-book.mjs";
 const FIRST = 100;
 const refusal = (code, executed = "no") => ({ by: "promise", error: { name: "SemelError", code, executed } });
 
-/** A book with four deposits, the even ones of one client, the odd ones of another, that were made as `made` says in order; `then` may tell more. */
+/**
+ * What a book finds wrong after four deposits, the even ones by one client and the odd ones by another, made in the order of `made`. `then` may tell
+ * it more.
+ */
 function found({ made = [0, 1, 2, 3], heard = made, isContended = true, then = () => {}, lastSeq, extra = 0, unsent = [], statuses = {}, isSeen = true }) {
   const book = new SessionBook({ seed: 1, name: "till", first: FIRST, isContended });
   const deposits = [0, 1, 2, 3].map((at) => book.next(`client-${at % 2}`));

@@ -1,4 +1,4 @@
-// What a handler in JavaScript may do, the worst included, and what its callers get. On workerd.
+// What a handler in JavaScript may do, even the worst, and what its callers get. On workerd.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -17,7 +17,7 @@ const LIMIT = { timeout: 60_000 };
 const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/index.js"));
 const server = await serve(after, "script", {}, { folder, objects: { SEMEL: "Probe", REGISTRY: "SemelRegistry" } });
 const change = (path, options = {}) => server.send("POST", path, { id: randomUUID(), ...options });
-/** How many changes were kept. The read counts itself, and is undone. */
+/** How many changes were kept. The read that asks counts itself too, but that is rolled back. */
 const runs = async () => (await server.send("GET", "/runs")).json - 1;
 
 async function keeps(count, work) {
@@ -26,7 +26,7 @@ async function keeps(count, work) {
   assert.equal(await runs(), before + count);
 }
 
-/** A failure's answer; the log alone has `reason`, and nobody else of the isolate notices. */
+/** Checks that a change fails, that only the log has the `reason`, and that the module was not restarted. */
 async function failsWith(path, reason) {
   const id = randomUUID();
   const answer = await change(path, { id });
@@ -118,7 +118,7 @@ test("text, bytes and JSON go out as what they are, and are replayed so", LIMIT,
     }
   }));
 
-/** How many of those that it sends arrive: all have, once nothing waits. */
+/** Checks how many of the messages that a change sends arrive, once none of them waits any more. */
 async function arrives(count, path, check, id = randomUUID()) {
   const onShelf = async () => (await server.send("GET", "/runs?key=shelf")).json - 1;
   const before = await onShelf();
@@ -173,7 +173,7 @@ test("a read sees what is committed and writes nothing; null is a path that it d
 
 test("a key rule that fails is a failure of its request, and no crash", LIMIT, () =>
   keeps(0, async () => {
-    // By then all is read that was printed before.
+    // Once this line is read, all that was printed before it has been read too.
     await failsWith("/throws/null", /the handler failed: null/);
     for (const [name, reason] of [["throws", /nobody's business/], ["recurses", /RangeError/], ["promise", /static key gave a promise/], ["nothing", /static key gave nothing/]]) {
       const [id, before] = [randomUUID(), server.log.length];
@@ -221,7 +221,8 @@ test("what comes right after the deletion of its key, and was committed with tha
     const put = (firstSent, id = randomUUID()) => change(`/kept?key=${key}`, { firstSent, id });
     await put();
     const [nowS, ids] = [Math.floor(Date.now() / 1000), Array.from({ length: 8 }, () => randomUUID())];
-    // While some are under way, those that come go together. By a clock that is ahead: what was first sent before it, a deletion refuses.
+    // While some are under way, those that come go together. The second half has a later first-sent: the deletion refuses what was first sent before
+    // it.
     const before = ids.map(() => put(nowS));
     const removed = server.admin("DELETE", `keys/${key}`, { id: randomUUID() });
     await Promise.all([...before, ...ids.map((id) => put(nowS + 60, id))]);
@@ -274,13 +275,13 @@ test("what writes and is not read to its end counts as read, and what is thrown 
     assert.deepEqual(await many(`writes-${name}`), rows, name);
   }
   const undone = { throws: /out of stock/, "nested-throws": /out of stock/, "late-in-nested": /toArray is not a function/, "over-nested": /internal error.*transactionSync/, unreadable: /not to be read/, promise: /handle gave a promise/, "awaits-in-nested": /a transaction gave a promise: it has to answer at once/ };
-  // What they go on to write is undone as well, and what nobody has begun is not begun.
+  // What these write later is rolled back too, and a promise that nothing has started yet is never started.
   for (const name of ["goes-on-in-nested", "then-in-nested"]) undone[name] = /a transaction gave a promise/;
   for (const name of ["promise-goes-on", "promise-stores"]) undone[name] = /handle gave a promise/;
-  // Those would be another commit, or are what Semel itself has there.
+  // These would need a commit of their own, or are what Semel uses itself.
   for (const name of ["transaction", "deleteAll", "setAlarm", "deleteAlarm"]) undone[name] = new RegExp(`storage\\.${name} is not for handle: .*transactionSync`);
   undone.put = /after both/;
-  // A promise would tell it, which nobody waits for.
+  // Only a promise that nobody waits for would report this failure.
   for (const name of ["puts-wrong", "puts-one-wrong"]) undone[name] = /could not be cloned/;
   assert.equal((await change("/gives/text?key=writes")).semel, "executed", "its tables are there");
   for (const [name, reason] of Object.entries(undone)) await failsWith(`/writes/${name}?key=writes`, reason);
@@ -291,7 +292,7 @@ test("what writes and is not read to its end counts as read, and what is thrown 
   assert.deepEqual(json.map(({ headers }) => headers["semel-status"]), ["rolled-back", "executed", "not-found", "executed", "executed"]);
   assert.deepEqual(await many("writes"), [0, 1, 2, 2, 7, 8, 9]);
   assert.equal((await server.send("GET", "/kept?key=writes")).json, 0);
-  // To delete its key is not the handler's to do.
+  // Deleting the key is the administrator's to do, and removes this too.
   assert.equal((await change("/kept?key=writes")).json, 20);
   assert.equal((await server.admin("DELETE", "keys/writes", { id: randomUUID() })).semel, "executed");
   assert.equal((await server.send("GET", "/kept?key=writes")).json, 0);
@@ -327,7 +328,7 @@ test("a conflict that undoes its statement alone ends no object, though the clas
   }
 });
 
-/** Resolves to the answer to a batch of one key, none of which may have ended an object before. */
+/** Sends a batch to one key. None of its requests is a suspect, that is, may have crashed an earlier object. */
 function batchOf(key, paths) {
   const firstSent = Math.floor(Date.now() / 1000);
   const elements = paths.map((path) => ({ id: randomUUID(), firstSent, method: "POST", path: `${path}?key=${key}` }));
@@ -401,10 +402,10 @@ test("the methods that the types call Semel's own are those that a class is refu
   assert.deepEqual(named.toSorted(), Object.getOwnPropertyNames(SemelObject.prototype).filter((name) => name !== "constructor").toSorted());
 });
 
-/** The folder of a Worker whose class has this in it. */
+/** The folder of a Worker whose class has these members. */
 const workerOf = (t, members) => workerFrom(t, `import { SemelObject, SemelRegistry, worker } from "semel/worker"; export { SemelRegistry }; export class Own extends SemelObject { ${members} } export default worker(Own);`);
 
-/** The folder of a Worker of this source. */
+/** The folder of a Worker with this source. */
 async function workerFrom(t, text) {
   const source = await mkdtemp(join(tmpdir(), "semel-source-"));
   t.after(() => rm(source, { recursive: true, force: true }));
@@ -459,7 +460,7 @@ test("another handler of the Worker, as docs/handlers.md has it, takes effect on
   const text = handler.replace("export default worker(Counters);", scheduled.replace("export default", "const its ="));
   const called = 'new URL(request.url).pathname === "/call" ? Response.json(await env.SELF.scheduled({ scheduledTime: new Date(await request.json()), cron: "0 0 * * *" }))';
   const folder = await workerFrom(t, `${text} export default { ...its, fetch: async (request, env) => ${called} : its.fetch(request, env) };`);
-  // Only who has a queue has itself bound.
+  // Only a Worker with a queue has the binding to itself, SELF.
   const own = await serve((end) => t.after(end), "script", { TOKEN: "ann" }, { folder, objects: { SEMEL: "Counters", REGISTRY: "SemelRegistry" }, deadLetters: "127.0.0.1:1" });
   for (const [at, value] of [[5_000, 1], [5_000, 1], [6_000, 2]]) {
     assert.equal((await own.send("POST", "/call", { body: JSON.stringify(at) })).json.outcome, "ok");

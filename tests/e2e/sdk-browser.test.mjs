@@ -1,17 +1,17 @@
-// The SDK in Chromium, against workerd, through a proxy that loses things, with crashes of everything.
+// The SDK in Chromium, against workerd, through a lossy proxy, while pages, browser and server crash.
 //
-// Amounts are powers of two. So the balance of an account is the set of its deposits, and as there are as many entries as
-// bits, each is in it once. Every answer of the ledger, too, tells which deposits had been made by then.
+// Amounts are powers of two, so the balance of an account tells which deposits it has. It has as many entries as its balance has bits, so each
+// deposit was made once. Each answer of the ledger, too, tells which deposits had been made by then.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { begin, first, make, numberOf, pending, recovered, small, startBank, unheard } from "./bank.mjs";
 import { acknowledged, until } from "./lossy.mjs";
 
-/** A change runs, and its answer never comes. What comes before gets its answer: preflights, and asking for the clock. */
+/** The change runs, but its answer is lost. Preflights and requests for the clock get their answers. */
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { server, browser, through } = await startBank(after);
@@ -27,7 +27,7 @@ test("200 deposits through crashes of everything: exact, every caller answered, 
 
   let page = await tab();
   const run = (some) => page.evaluate(([some, atATime]) => void bank.run(some, atATime), [some, AT_A_TIME]);
-  /** What a new page does: it looks at what is stored, takes answers, and makes the deposits that never reached the SDK. */
+  /** Does what a new page does: looks at what is stored, takes the answers, and makes the deposits that never reached the SDK. */
   const goOn = async () => {
     const stored = (await pending(page)).map(({ url }) => numberOf(url));
     assert.ok(stored.length > 0, "the page before left something unfinished");
@@ -67,10 +67,10 @@ test("200 deposits through crashes of everything: exact, every caller answered, 
   t.diagnostic(JSON.stringify({ ...proxy.counts, recovered: book.recoveries, startedAgain: book.startedAgain, unheard: book.unheard }));
 });
 
-/** What has become of each deposit, by what pages told and by what the proxy saw. */
+/** What has become of each deposit, by what the pages reported and the proxy saw. */
 class Book {
   startedAgain = 0;
-  /** Those whose answer reached a page that was gone before it could tell: no client can do better. */
+  /** Deposits whose answer reached a page that was gone before it could report it. No client could do better. */
   #unheard = new Set();
   #deposits;
   #told;
@@ -82,7 +82,7 @@ class Book {
     this.#changes = changes;
   }
 
-  /** The answers, by number. One that came twice was the same both times. */
+  /** The answers, by number. Checks that an answer that came twice was the same both times. */
   answered() {
     const answers = new Map();
     for (const { n, by, status, text, error } of this.#told) {
@@ -95,7 +95,7 @@ class Book {
     return answers;
   }
 
-  /** How many are answered, or unheard. */
+  /** How many deposits are answered, or unheard. */
   settled() {
     return this.answered().size + this.unheard.length;
   }
@@ -109,7 +109,7 @@ class Book {
     return this.#told.filter(({ by }) => by === "onrecovered").length;
   }
 
-  /** By number, what the proxy saw of its request. Each has one id at most, crashes or not. */
+  /** By number, what the proxy saw of its request. Checks that each deposit has one id at most, in spite of crashes. */
   #sent() {
     const sent = new Map();
     for (const [id, change] of this.#changes) {
@@ -121,8 +121,8 @@ class Book {
   }
 
   /**
-   * After a crash of the page, with `stored` as the SDK says: returns the deposits that are to be made from there. They
-   * are those that nobody started, and those that were started and never reached the store: they were never sent.
+   * After a crash of the page, with the deposits that the SDK says are `stored`. Returns the deposits that have to be made now: those that nobody
+   * started, and those that were started but never reached the store, and so were never sent.
    */
   async afterCrash({ stored, atATime, account }) {
     const [answered, sent] = [this.answered(), this.#sent()];
@@ -142,7 +142,7 @@ class Book {
     return again;
   }
 
-  /** Every caller got the answer to its own deposit: from each entry to the next, the balance grew by just its amount. */
+  /** Checks that every caller got the answer to its own deposit: from one entry to the next, the balance grew by exactly its amount. */
   check() {
     const answered = this.answered();
     this.#sent();
@@ -158,7 +158,7 @@ class Book {
     for (const [n, text] of answered) {
       const { id, balance, entries } = JSON.parse(text);
       const { account, amount } = this.#deposits[n];
-      // The one before may be unheard.
+      // The deposit before this one may be unheard.
       const before = balanceAt(id, entries - 1) ?? balance - amount;
       assert.ok(has(balance, amount), `deposit ${n} is in its own answer`);
       assert.deepEqual([id, balance], [account, before + amount], `deposit ${n} has its own answer`);
@@ -285,7 +285,7 @@ for (const opened of ["after", "before"]) {
 test("a tab that opens while another looks round is not taken for gone", LIMIT, async (t) => {
   const { proxy, tab } = await through(t, UNHEARD);
   const one = await tab();
-  // Its next look learns who lives, and is held up then.
+  // The tab looks who lives, and then is held before it acts on that.
   await one.evaluate(() => {
     const query = navigator.locks.query.bind(navigator.locks);
     window.look = { count: 0 };

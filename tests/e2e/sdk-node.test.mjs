@@ -1,4 +1,4 @@
-// The SDK in Node, through a proxy that loses a third of requests and a third of answers.
+// The SDK in Node, through a proxy that loses a third of the requests and a third of the answers.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -12,7 +12,7 @@ const { OutcomeUnknownError, Semel, SemelError } = await import(SDK);
 
 const server = await serve(after, "ledger");
 
-/** An outbox and the proxy that it sends through. */
+/** An outbox, and the proxy that it sends through. */
 async function outbox(t, { faults = {}, ...options } = {}) {
   const proxy = await startLossy({ target: () => server.url, seed: 11, ...faults });
   const semel = await Semel.open({ url: proxy.url, durability: "memory", retryIntervalMs: 20, ...options });
@@ -47,7 +47,7 @@ test("100 deposits are exact, every caller gets the answer to its own, and all a
   const accounts = ["node-a", "node-b"];
   await Promise.all(
     accounts.map(async (account) => {
-      // Powers of two: a balance tells which deposits are in it, and with the entries, that each is in it once.
+      // Powers of two: the balance tells which deposits it has, and the number of entries that it has each once.
       const answers = await Promise.all(Array.from({ length: DEPOSITS }, async (_, n) => [2 ** n, await (await deposit(semel, account, 2 ** n)).json()]));
       answers.sort(([, one], [, other]) => one.entries - other.entries);
       let balance = 0;
@@ -70,7 +70,7 @@ test("with hashes a request that has its answer is not made again under its id, 
   const code = (error) => [error.code, error.executed];
   assert.deepEqual(await deposit(semel, "hash", 5).catch(code), ["outcome-lost", "unknown"]);
   await acknowledged(server, proxy.changes);
-  // The row leaves when the answer that acknowledges is there, which the server knows before.
+  // The row leaves once the answer to the acknowledgement is there. The server has acknowledged before that.
   const told = await until(async () => {
     const told = await deposit(semel, "hash", 5).catch(code);
     return told[0] !== "outcome-lost" && told;

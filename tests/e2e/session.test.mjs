@@ -1,6 +1,7 @@
-// Sessions of the SDK against workerd: in Node through a lossy network and kills, and in Chromium over reloads, two tabs and a lost store.
+// Sessions of the SDK against workerd: in Node through a lossy network and kills of the server, and in Chromium with reloads, several tabs and a lost
+// store.
 //
-// Deposits are 1, 2, 4 and so on, in the order of the calls: see `scenarios/sessions.mjs`.
+// Unless a test says otherwise, deposits are 1, 2, 4 and so on, in the order of the calls: see `scenarios/sessions.mjs`.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +10,7 @@ import { startBank } from "./bank.mjs";
 import { startLossy, until } from "./lossy.mjs";
 import { answerTo, answers, begin, expected, inOrder, isChange, playSessions, recovered, take, told } from "./scenarios/sessions.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);
@@ -30,7 +31,7 @@ test("100 deposits in two sessions, through a lossy network and kills of the ser
     for (const deposit of inOrder(account, EACH)) {
       calls.push(session.fetch(`/accounts/${account}/deposit`, { method: "POST", body: JSON.stringify({ amount: deposit.amount }) }));
       calls.at(-1).then(() => (answered += 1));
-      // Some come while others are on their way.
+      // So some calls come while others are on their way.
       if (deposit.n % 10 === 9) await calls.at(-5);
     }
     return Promise.all((await Promise.all(calls)).map((response) => response.text()));
@@ -108,7 +109,7 @@ test("five tabs contend for one session for a minute: exact effects in one order
     assert.deepEqual(await recovered(page), []);
     all.push(...own.map(({ n, text }) => ({ n, ...JSON.parse(text) })));
   }
-  // Deposits are of 1, 2, 3 and so on: the balance says which were made before one.
+  // Deposits are 1, 2, 3 and so on, so the balance of an answer tells which were made before it.
   let balance = 0;
   for (const [at, answer] of all.sort((one, other) => one.entries - other.entries).entries()) {
     balance += answer.n + 1;

@@ -1,5 +1,5 @@
-// Sessions by HTTP on workerd: numbers, fencing, take-overs while requests and batches are under way, kill -9 between them and while they are, and what
-// a session comes to that is used for long.
+// Sessions over HTTP on workerd: numbers, fencing, take-overs while requests and batches are under way, kill -9 between requests and during them, and
+// the size of a session after much use.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -7,7 +7,7 @@ import { after, test } from "node:test";
 import { serve } from "./server.mjs";
 
 const server = await serve(after, "ledger", { SEMEL_RATE_BURST: "1000000", SEMEL_RATE_PER_SECOND: "1000000" });
-/** In one batch. */
+/** The limit of one batch. */
 const ELEMENTS_MAX = 256;
 
 /** A session at an account. */
@@ -25,7 +25,10 @@ class Session {
     return this.#control("sessions", { name: this.name, after }, id);
   }
 
-  /** Deposits of 1 at so many places from `first` on, as one batch, each acknowledging those before it, or up to `acked`; resolves to the whole answer. */
+  /**
+   * Deposits 1 at `count` places from `first` on, in one batch. Each acknowledges all places before its own, or up to `acked`. Resolves to the whole
+   * answer.
+   */
   batch(epoch, first, count, acked) {
     const body = JSON.stringify({ amount: 1 });
     const element = (seq) => ({ session: { name: this.name, epoch, seq, ack: acked ?? seq - 1 }, method: "POST", path: `/accounts/${this.account}/deposit`, headers: {}, body });
@@ -33,7 +36,7 @@ class Session {
     return server.send("POST", `/semel/v1/keys/accounts%2F${this.account}/batch`, { body: JSON.stringify(elements) });
   }
 
-  /** What its key says that it keeps. */
+  /** What the key says that it keeps. */
   async kept() {
     const { records, tombstones, sessions, bytes } = (await server.admin("GET", `keys/accounts%2F${this.account}`)).json;
     return { records, tombstones, sessions, bytes };
@@ -51,7 +54,7 @@ class Session {
 
 /** The `Semel-Status` of each answer in a batch. */
 const statuses = (batch) => batch.json.map(({ headers }) => headers["semel-status"]);
-/** The same, each once. */
+/** The different ones among them. */
 const statusesOf = (batch) => [...new Set(statuses(batch))];
 const said = (answer) => [answer.status, answer.semel, answer.json.executed];
 
@@ -85,13 +88,13 @@ test("requests that are under way while another takes over run before it or neve
   for (let round = 0; round < 6; round += 1) {
     const sent = Array.from({ length: 10 }, (_, n) => session.deposit(epoch, seq + n + 1));
     const [took, answers] = await Promise.all([session.takeOver(epoch), Promise.all(sent)]);
-    // What is beyond the next when it comes has not run, and what came after the take-over neither.
+    // A place beyond the next when it arrived has not run, nor has one that came after the take-over.
     const ran = answers.filter((answer) => answer.semel === "executed").length;
     for (const answer of answers) assert.ok(["executed", "fenced", "sequence-gap"].includes(answer.semel), answer.text);
     assert.deepEqual([took.json.lastSeq, took.json.epoch], [seq + ran, epoch + 1]);
     executed += ran;
     [epoch, seq] = [took.json.epoch, took.json.lastSeq];
-    // Of the old holder's numbers, each is what it was; none runs now.
+    // Each place of the old holder is still what it was, and none runs now.
     const again = await Promise.all(Array.from({ length: 10 }, (_, n) => session.deposit(epoch - 1, seq - ran + n + 1)));
     assert.deepEqual(again.map((answer) => answer.semel), again.map((_, n) => (n < ran ? "replayed" : "fenced")));
     await session.deposit(epoch, seq + 2, { ack: seq });
@@ -143,7 +146,7 @@ test("kill -9 while a batch, a closing or a take-over is under way: sent again, 
   const [session, count] = [new Session("s5"), 30];
   let { epoch } = (await session.takeOver()).json;
   let [last, entries] = [0, 0];
-  /** What is sent is under way while the server is killed, a little later each time. */
+  /** Sends something, kills the server while it is under way, a little later each round, and sends it again. Resolves to both answers. */
   const killed = async (round, send) => {
     const dying = send().catch(() => undefined);
     await new Promise((resolve) => setTimeout(resolve, 4 * round));
@@ -151,7 +154,7 @@ test("kill -9 while a batch, a closing or a take-over is under way: sent again, 
     return [await dying, await send()];
   };
   for (let round = 0; round < 3; round += 1) {
-    // What a session sends first may have ended the object before, and so runs one by one: only what comes after it is all there, or none of it.
+    // The first request of a session is a suspect, so its batch runs one by one. Only the batches after it are all or nothing.
     assert.deepEqual(statuses(await session.batch(epoch, last + 1, 1)), ["executed"]);
     [last, entries] = [last + 1, entries + 1];
     const [before, batch] = await killed(round, () => session.batch(epoch, last + 1, count, last));
@@ -180,7 +183,7 @@ test("100,000 requests in one session leave the same bytes as 100", { timeout: 2
     const { epoch } = (await session.takeOver()).json;
     for (let first = 1; first <= count; first += ELEMENTS_MAX) {
       const elements = Math.min(ELEMENTS_MAX, count + 1 - first);
-      // To read them all as JSON would take longer than to run them.
+      // Reading all answers as JSON would take longer than running the requests.
       assert.equal((await session.batch(epoch, first, elements)).text.split('"semel-status":"executed"').length - 1, elements);
     }
     assert.deepEqual([statuses(await session.batch(epoch, count, 1)), statuses(await session.batch(epoch, 1, 1))], [["replayed"], ["acknowledged"]]);

@@ -1,4 +1,4 @@
-// The parts of the set-up that decide: what is unchanged, what is too large, what is missing.
+// The parts of the set-up that decide something: what is unchanged, what is too large, what is missing.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -51,8 +51,8 @@ test("a build that failed is not taken for one that ran", async () => {
 });
 
 /**
- * A checkout of the set-up alone, which nobody else sets up meanwhile. `execute` runs a script in it, and resolves to what that prints; `twice` runs it two at a time,
- * and makes the file `go` once one says that it waits.
+ * A checkout that has only the set-up, and that nothing else sets up meanwhile. `execute` runs a script in it, and resolves to what that prints.
+ * `twice` runs the script two at a time, and creates the file `go` once one of them prints that it waits.
  */
 async function checkoutOf(name) {
   const folder = join(scratch, name);
@@ -119,7 +119,7 @@ test("a bundle over 332 kB gzip fails the build", async () => {
   assert.match(await checkSize(folder), /of 332000 bytes gzip/);
   await writeFile(join(folder, "semel_bg.wasm"), randomBytes(33_000));
   await assert.rejects(checkSize(folder), StepError);
-  // What somebody else's crate needs is theirs to say, as far as Cloudflare takes it.
+  // For a crate of somebody else's, the limit is Cloudflare's.
   assert.match(await checkSize(folder, OWN_GZIP_BYTES_MAX), /of 3000000 bytes gzip/);
 });
 
@@ -207,7 +207,7 @@ test("a browser loads at most 32,600 bytes brotli more for sessions", async () =
   assert.match(note, / of 32,600 bytes brotli /);
 });
 
-/** A machine of programs that answer with a version, on which `apt-get install` brings more of them. */
+/** A machine with programs that answer with a version. `apt-get install` adds `installed` to them. */
 function machine(programs, installed = {}) {
   const ran = [];
   const execute = async (command, args) => {

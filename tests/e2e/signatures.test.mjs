@@ -1,4 +1,4 @@
-// Signatures of tokens, as the runtime checks them: true ones, forged ones, and keys that are none.
+// Signatures of tokens, as the runtime checks them: true ones, forged ones, and unusable keys.
 
 import assert from "node:assert/strict";
 import { createHash, createPublicKey, generateKeyPairSync, sign, verify } from "node:crypto";
@@ -17,7 +17,7 @@ const long = (() => {
   return { jwk: { ...publicKey.export({ format: "jwk" }), kid: "long" }, privateKey };
 })();
 const ec = signers[1].jwk;
-// Each could be a key by what it is made of.
+// Each has all members of a key, so only its use can show that it is none.
 const unusable = [
   { ...ec, kid: "off the curve", y: ec.x },
   { ...ec, kid: "nowhere", x: encoded(new Uint8Array(32)), y: encoded(new Uint8Array(32)) },
@@ -34,7 +34,7 @@ test("a token of which any character is another is refused, of each algorithm", 
     const answers = await Promise.all(changed.map(ask));
     const taken = answers.flatMap((semel, at) => (semel === "unauthorized" ? [] : [`${at}: ${semel}`]));
     assert.deepEqual(taken, [], jwk.kid);
-    // So many wrong ones are not held against the right one, which is asked with for the first time.
+    // The many wrong tokens are not held against the right one, which is sent for the first time now.
     assert.equal(await ask(right), "executed", jwk.kid);
   }
 });
@@ -83,7 +83,7 @@ test("a key that is none is its operator's matter: its tokens are 503, the log s
   assert.equal(await ask(signers[1].token(claims())), "executed");
 });
 
-/** A token that anybody makes: under a point of small order there is a message soon for which R = 1, S = 0 is a signature. */
+/** A token that anybody can make: under a point of small order, some message soon has R = 1, S = 0 as a valid signature. */
 function forgedUnder(x, kid) {
   const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: encoded(x) }, format: "jwk" });
   const signature = Buffer.concat([Buffer.of(1), Buffer.alloc(63)]);

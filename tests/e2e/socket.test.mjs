@@ -1,5 +1,5 @@
-// Sockets by raw WebSocket on workerd: who is let in, order, what ends one, sleep, and what clients do that are no friends. Kills and crashes are
-// in `batch.test.mjs`.
+// Sockets as raw WebSockets on workerd: who is let in, the order of answers, what closes a socket, sleep, and clients that mean harm.
+// `batch.test.mjs` has kills and crashes.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,7 +10,7 @@ import { AUDIENCE, jwks, signer } from "./tokens.mjs";
 import { open } from "./websocket.mjs";
 
 const SIGNER = signer("ES256");
-/** The key of this one comes from an issuer, when a test lets it. */
+/** Signs with a key that an issuer serves only when a test lets it. */
 const LATE = signer("ES256", "late");
 const issuer = createServer();
 await new Promise((resolve) => issuer.listen(0, "127.0.0.1", resolve));
@@ -26,20 +26,20 @@ const alice = token("alice");
 const LEEWAY_S = 30;
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** What `fetch` says of a body that is a string: it is a part of the fingerprint. */
+/** The content type that `fetch` gives to a body that is a string. It is part of the fingerprint. */
 const TEXT = { "content-type": "text/plain;charset=UTF-8" };
 const path = (account) => `/semel/v1/keys/accounts%2F${account}/socket`;
 const deposit = (account, amount = 1, id = randomUUID()) => ({ id, firstSent: seconds(), method: "POST", path: `/accounts/${account}/deposit`, headers: TEXT, body: JSON.stringify({ amount }) });
 const frame = (number, requests, more) => JSON.stringify({ frame: number, requests, ...more });
-/** A frame that closes, masked by zero. */
+/** A frame that closes the connection, masked with zeros. */
 const CLOSE = Buffer.from([0x88, 0x80, 0, 0, 0, 0]);
-/** A frame of no kind that there is. */
+/** A frame with an opcode that does not exist. */
 const BROKEN = Buffer.from([0xf3, 0x80, 0, 0, 0, 0]);
 const hello = (as = alice, more) => JSON.stringify({ authorization: `Bearer ${as}`, ...more });
 const account = async (name) => (await server.send("GET", `/accounts/${name}`, { as: alice })).json;
 const statuses = ({ answers }) => answers.map(({ headers }) => headers["semel-status"]);
 
-/** A socket that has said who it is, unless it is to say something else. */
+/** Opens a socket and authenticates on it, or sends another `first` message. */
 async function connect(name, first = hello(), headers, opened = () => open(server.url, path(name), headers)) {
   const { status, socket } = await opened();
   assert.equal(status, 101);
@@ -51,7 +51,10 @@ async function connect(name, first = hello(), headers, opened = () => open(serve
   return socket;
 }
 
-/** A probe of a test's own: `ours(name, first)`, a socket of a key of its, `put(what, body)` into its clock and timers, `runs(name)` of a key. */
+/**
+ * A probe of the test's own. `ours(name, first)` opens a socket at a key, `put(what, body)` sets its clock or timers, `runs(name)` tells how many
+ * changes of a key were kept.
+ */
 async function probing(t, more) {
   const own = await serve((end) => t.after(end), "probe", { ...vars, ...more }, { reachesLocal: true });
   const at = (name) => `/semel/v1/keys/${name}/socket`;
@@ -63,10 +66,13 @@ async function probing(t, more) {
   };
 }
 
-/** A change of a probe, which says nothing of when it is sent. */
+/** A change for a probe, without a first-sent. */
 const echo = () => ({ id: randomUUID(), method: "POST", path: "/echo", headers: TEXT, body: "x" });
 
-/** An issuer that says nothing until the test does: `asked` resolves to the response. And with it a probe for which no time passes, neither for who waits nor for who is silent. */
+/**
+ * An issuer that does not answer until the test does, and a probe that gets LATE's key from it. `asked` resolves to the issuer's response. For the probe no
+ * time passes, so neither clients that wait nor clients that are silent run out of time.
+ */
 async function withoutKeys(t) {
   const silent = createServer();
   await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
@@ -81,20 +87,20 @@ async function withoutKeys(t) {
   return { ...probe, asked };
 }
 
-/** One of which it is known who is on it. */
+/** Opens a socket, and waits until it is known who is on it. */
 async function heard(name, as = alice) {
   const socket = await connect(name, hello(as));
   await socket.ask(0, []);
   return socket;
 }
 
-// What takes ten seconds begins first, and is looked at last.
+// What takes ten seconds is begun first, and looked at last.
 const STRANGERS = 100;
-/** The oldest, those that come in any order, and one more, for which the oldest makes room. */
+/** The oldest silent socket, then others in any order, and one more, which has the oldest closed. */
 const evicted = await open(server.url, path("silent"));
 const strangers = await Promise.all(Array.from({ length: STRANGERS - 1 }, () => open(server.url, path("silent"))));
 const crowded = await open(server.url, path("silent"));
-/** As many as it may be known of who they are: one of another's, the oldest of one principal, and others of that one, which come in any order. */
+/** As many authenticated sockets as a key may have: one of bob's, then the oldest of alice's, then others of alice's in any order. */
 const crowd = [await heard("full", token("bob")), await heard("full")];
 while (crowd.length < 1_000) crowd.push(...(await Promise.all(Array.from({ length: Math.min(37, 1_000 - crowd.length) }, () => heard("full")))));
 const sleeper = await connect("sleeper");
@@ -109,7 +115,7 @@ test("frames are answered in order, each with its number, and their requests are
   assert.deepEqual([first.frame, Object.keys(first), statuses(first)], [7, ["frame", "now", "answers"], ["executed", "read", "replayed"]]);
   assert.ok(Math.abs(first.now - Date.now()) < 60_000);
   assert.deepEqual(JSON.parse(first.answers[1].body), { id: "order", balance: 5, entries: 1 });
-  // Numbers are the client's own.
+  // The client chooses the numbers of its frames, and may repeat them.
   assert.deepEqual([(await socket.ask(3, [])).frame, (await socket.ask(3, [])).answers], [3, []]);
   const again = await server.deposit("order", 5, { id, as: alice });
   assert.deepEqual([again.semel, again.text], ["replayed", first.answers[0].body]);
@@ -125,13 +131,13 @@ test("a session is taken over and used on a socket: in order, replayed on the ne
   const first = await connect("session");
   const taken = await first.ask(1, [holder()]);
   assert.deepEqual(taken.answers.map(bodyOf), [{ name: "tab", epoch: 1, lastSeq: 0 }]);
-  // What is under way is answered in order, and a gap takes no place.
+  // Frames that are under way together are answered in order, and a gap takes no place.
   for (const [number, seq] of [[2, 1], [3, 2], [4, 4], [5, 3]]) first.send(frame(number, [numbered(1, seq)]));
   const answers = [];
   for (let number = 2; number <= 5; number += 1) answers.push(JSON.parse(await first.next()));
   assert.deepEqual(answers.flatMap(statuses), ["executed", "executed", "sequence-gap", "executed"]);
   assert.equal(bodyOf(answers[2].answers[0]).expectedSeq, 3);
-  // The connection breaks; what had no answer for all its client knows is sent again.
+  // The connection breaks. The client sends again what had no answer as far as it knows.
   first.destroy();
   const second = await connect("session");
   const again = await second.ask(1, [numbered(1, 3), numbered(1, 4, 3), numbered(1, 3)]);
@@ -265,7 +271,7 @@ test("a frame that can't be read closes its socket with a code, and nothing of i
 
 test("a socket ends with its token, whether anything is sent on it or not", { timeout: 30_000 }, async (t) => {
   const { ours, put, runs } = await probing(t);
-  // Until all have come, however slowly, its clock is an hour late; its alarms are the machine's.
+  // The probe's clock is an hour behind until all have arrived, however slowly. Its alarms go by the machine's clock.
   const hourMs = 3_600_000;
   await put("clock", -hourMs);
   const exp = seconds() - LEEWAY_S + 3;
@@ -292,7 +298,7 @@ test("a token may last longer than any alarm of the platform's, and the log says
   const id = randomUUID();
   socket.send(frame(1, [deposit("lasting", 1, id)]));
   assert.deepEqual(statuses(JSON.parse(await socket.next())), ["executed"]);
-  // Of what came after that, too.
+  // Nor may the log say anything of it after this request.
   const last = randomUUID();
   assert.equal((await server.deposit("lasting", 1, { id: last, as: alice })).semel, "executed");
   await server.lineOf(last);
@@ -331,11 +337,11 @@ test("frames that come before it is known who sends them wait; who sends more of
   for (let number = 0; number < 7; number += 1) patient.send(`${frame(number, [echo()])}${padding}`);
   for (let number = 0; number < 9; number += 1) flood.send(`${frame(number, [echo()])}${padding}`);
   assert.deepEqual(await flood.closed, [4429, "rate-limited"]);
-  // Together they have no more than one: who is known is in nobody's way, nor is who is about to be.
+  // All sockets without a known sender together have no more room than one socket. They are in the way neither of known senders nor of new ones.
   const known = await ours("crowd");
   assert.deepEqual(statuses(await known.ask(1, [echo()])), ["executed"]);
   const crowd = await Promise.all(Array.from({ length: 5 }, () => ours("crowd", late())));
-  // Each counts 1 KiB, so no room is left for any.
+  // Each message counts as 1 KiB, so these fill all the room.
   for (const socket of crowd) for (let number = 0; number < 8_000; number += 1) socket.send("x");
   assert.deepEqual(await Promise.any(crowd.map(({ closed }) => closed)), [4429, "rate-limited"]);
   assert.deepEqual(statuses(await known.ask(2, [echo()])), ["executed"]);
@@ -357,7 +363,7 @@ test("where a hundred have said something and it is not known yet who they are, 
   const waiting = await Promise.all(Array.from({ length: STRANGERS }, async () => (await another()).socket));
   for (const socket of waiting) socket.send(hello(LATE.token({ sub: "alice" })));
   const response = await asked;
-  // Frames of many connections come when they come: a moment earlier, a silent one makes room, and it is not yet full.
+  // The first frames of a hundred connections arrive in any order. Until all are there, a silent socket still makes room, and the key is not full.
   let refused;
   for (let tries = 0; tries < 100 && refused?.status !== 503; tries += 1) {
     refused = await another();
@@ -414,9 +420,9 @@ test("many sockets of one key, opened and dropped at any moment, leave each depo
 test("who says nothing for ten seconds is let go; at a crowded key, the oldest of them makes room for who comes", { timeout: 30_000 }, async () => {
   assert.ok([evicted, ...strangers, crowded].every(({ status }) => status === 101));
   assert.deepEqual(await evicted.socket.closed, [4503, "unavailable"]);
-  // Nobody was refused: the network may have held it up.
+  // These are closed, and not refused: the network may have held up what they sent.
   for (const { socket } of strangers) assert.deepEqual(await socket.closed, [4503, "unavailable"]);
-  // Who comes last may speak, however many are silent.
+  // The one that comes last may still speak, however many are silent.
   const quiet = await Promise.all(Array.from({ length: STRANGERS }, () => open(server.url, path("silent"))));
   const late = await connect("silent");
   assert.deepEqual(statuses(await late.ask(1, [deposit("silent")])), ["executed"]);
@@ -426,12 +432,12 @@ test("who says nothing for ten seconds is let go; at a crowded key, the oldest o
 
 test("who opens a hundred sockets closes their own, and not that of another who is about to speak", { timeout: 30_000 }, async (t) => {
   const { opened, put } = await probing(t);
-  // However long the hundred take, nobody has been silent for too long.
+  // The timers never ring, so nobody is silent for too long, however long it takes to open a hundred.
   await put("timers", 2_000);
   const from = (address) => opened("besieged", { "cf-connecting-ip": address });
   const { socket: slow } = await from("192.0.2.1");
   const besiegers = [];
-  // One more than there is room for beside that one, so that somebody has to go.
+  // One more than fits beside the slow one, so one socket has to be closed.
   while (besiegers.length < STRANGERS) besiegers.push(await from("192.0.2.2"));
   assert.ok(besiegers.every(({ status }) => status === 101));
   slow.send(hello());
@@ -443,9 +449,9 @@ test("who opens a hundred sockets closes their own, and not that of another who 
 });
 
 test("an object that was put to sleep knows who is on its sockets", { timeout: 60_000 }, async () => {
-  // How often it has answered, since it started.
+  /** How many requests the object has answered since it started. */
   const counted = async () => Object.values((await server.admin("GET", "keys/accounts%2Fsleeper")).json.counters).reduce((sum, count) => sum + count, 0);
-  // workerd puts an object to sleep that was asked nothing for ten seconds; nothing tells it but that it starts anew.
+  // workerd puts an object to sleep after ten seconds without a request. The only sign of that is that it starts anew.
   const asleepMs = sleeperSinceMs + 13_000;
   await new Promise((resolve) => setTimeout(resolve, Math.max(0, asleepMs - Date.now())));
   const woken = await sleeper.ask(2, [deposit("sleeper", 5, sleeperId), deposit("sleeper", 5)]);
@@ -453,12 +459,12 @@ test("an object that was put to sleep knows who is on its sockets", { timeout: 6
   assert.deepEqual(woken.answers[0].body, sleeperFirst.answers[0].body);
   assert.equal(await counted(), 2, "the one that answered before is gone");
   sleeper.destroy();
-  // So many are there since before it slept that one more has the oldest of whoever has most make room.
+  // The object still counts the sockets from before it slept. So one more has the oldest socket closed of the principal with the most.
   const [bobs, first, ...others] = crowd;
   const more = await heard("full");
   assert.deepEqual(await first.closed, [4503, "unavailable"]);
   for (const socket of [bobs, others[0], others.at(-1), more]) assert.deepEqual((await socket.ask(1, [])).answers, []);
-  // Who breaks the rules of WebSocket is gone, and takes no room.
+  // A socket that breaks the rules of WebSocket is closed, and takes no room.
   more.raw(BROKEN);
   await more.closed;
   const last = await heard("full");

@@ -1,5 +1,5 @@
-// Who is on the sockets of a key, whose frame has its turn, and what may wait. Time is the test's, and so are the platform's sockets; on workerd they are in
-// `socket.test.mjs`.
+// The sockets of a key: who is on each, whose frame has its turn, and how much may wait. The test provides time and the platform's sockets;
+// `socket.test.mjs` has the same on workerd.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -15,7 +15,7 @@ const MIB = 1 << 20;
 const ATTACHMENT_BYTES_MAX = 16 * KIB;
 const UNAVAILABLE = [4503, "unavailable"];
 
-/** A socket as the platform has it, and what was done with it. `attachment`: what is kept of it. */
+/** A socket as the platform provides it. Notes what was sent, and the attachment. */
 class Platforms {
   readyState = 1;
   closed;
@@ -26,7 +26,7 @@ class Platforms {
   }
 
   serializeAttachment(attachment) {
-    // As workerd's do.
+    // workerd limits attachments like this.
     if (serialize(attachment).length > ATTACHMENT_BYTES_MAX) throw new Error("an attachment has at most 16384 bytes");
     this.attachment = attachment;
   }
@@ -45,7 +45,7 @@ class Platforms {
   }
 }
 
-// Node's takes no 101.
+// Node's Response refuses status 101.
 const { Response } = globalThis;
 globalThis.Response = class {
   constructor(body, { status, webSocket }) {
@@ -62,23 +62,23 @@ after(() => {
 });
 
 /**
- * The sockets of a key at `NOW`; `kept`: those that an object before it had. Who says something waits in `admitting`, and is let in by `admit(index)`; a frame waits in
- * `answering` for what it is answered. `woken` counts how often the alarm was seen to.
+ * The sockets of a key at `NOW`. `kept`: sockets that an earlier object had. A first message waits in `admitting` until the test resolves who sent
+ * it; a frame waits in `answering` until the test resolves its answer. `woken`: how often the object saw to its alarm.
  */
 function key(t, kept = []) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const noted = t.mock.method(console, "log", () => {});
   const its = { accepted: [...kept], admitting: [], answering: [], woken: 0, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
   const waits = (list) => (...asked) => new Promise((resolve, reject) => list.push({ asked, resolve, reject }));
-  // As workerd has them, the newest first.
+  // workerd lists the newest first.
   const ctx = { getWebSockets: () => its.accepted.toReversed(), acceptWebSocket: (socket) => its.accepted.push(socket) };
   its.sockets = new Sockets(ctx, waits(its.admitting), waits(its.answering), () => (its.woken += 1));
-  /** Opens one; undefined where there is no room. */
+  /** Opens a socket, or returns undefined if there is no room. */
   its.open = (address = "1") => {
     const headers = new Headers({ "semel-key": "k", "cf-connecting-ip": address });
     return its.sockets.open({ headers })?.status === 101 ? its.accepted.at(-1) : undefined;
   };
-  /** One on which it is known who sends. */
+  /** Opens a socket on which the sender is known. */
   its.known = async (endsMs, asker = "alice") => {
     const socket = its.open();
     its.sockets.message(socket, "hello");
@@ -165,7 +165,7 @@ test("an address of IPv4 is one by itself where it is written as one of IPv6, to
   assert.deepEqual([each.filter(({ closed }) => closed).length, many.map(({ closed }) => closed)], [0, [UNAVAILABLE, ...Array(39).fill(undefined)]]);
 });
 
-/** Who asks, as the core writes it: when their token ends, who they are, and what they may. */
+/** The sender, as the core writes it: the end of the token, the principal, and its rights. */
 const askerOf = (principal, endsMs = "") => `${endsMs}\n${principal}\n{}`;
 
 test("it is known of a thousand who they are; of more, the oldest of the principal who has most makes room, whatever token is on it", async (t) => {
@@ -181,7 +181,7 @@ test("it is known of a thousand who they are; of more, the oldest of the princip
   assert.deepEqual(closed(), [[0, UNAVAILABLE]]);
   mallorys.push(await known(undefined, askerOf("mallory")));
   assert.deepEqual(closed(), [[0, UNAVAILABLE], [1, UNAVAILABLE]], "their own");
-  // What has gone, was closed or has ended takes no room.
+  // A socket that has left, was closed or whose token has ended takes no room.
   for (const gone of [carol, mallorys[2]]) sockets.left(gone);
   sockets.message(mallorys[3], new ArrayBuffer(8));
   sockets.message(mallorys[4], "x".repeat(9 * MIB));
@@ -200,7 +200,7 @@ test("who has gone before it is known who it was takes no room", async (t) => {
   for (const socket of gone) sockets.message(socket, "hello");
   await turn();
   for (const socket of gone) sockets.left(socket);
-  // Each another one: of many of one principal, those that have gone would be the first to make room.
+  // Each has a principal of its own. If one principal had many, its oldest would make room, and those are the ones that have left.
   for (const [number, { resolve }] of admitting.entries()) resolve([askerOf(`mallory ${number}`), NOW + 1_000]);
   await turn();
   assert.equal(sockets.endsMs, Infinity, "nor is the end of its token waited for");
@@ -210,7 +210,7 @@ test("who has gone before it is known who it was takes no room", async (t) => {
 
 test("an object that starts knows how many there are, and the oldest; what its predecessor had closed takes no room", async (t) => {
   const kept = (principal) => new Platforms({ key: "k", asker: askerOf(principal) });
-  // Those that were closed are of others than who has most, of whom the first would make room.
+  // The closed sockets belong to others than the principal with the most, whose oldest would make room first.
   const closed = [kept("carol"), kept("dave")];
   for (const socket of closed) socket.close(...UNAVAILABLE);
   const all = [...closed, ...Array.from({ length: 999 }, () => kept("mallory")), kept("bob")];
@@ -311,7 +311,7 @@ test("what is closed while its frame is answered is sent nothing; bytes are no f
   assert.deepEqual([one.sent, other.closed, answering.length], [[], [4400, "body-invalid"], 1]);
 });
 
-/** Sends until a socket is closed for what waits on it; so many were taken. */
+/** Sends until the socket is closed because too much waits on it. Returns how many messages were taken. */
 function taken(sockets, socket, text) {
   for (let count = 0; count < 100_000; count += 1) {
     sockets.message(socket, text);
@@ -374,7 +374,7 @@ test("those of whom it is not known yet who they are have as much together as on
     assert.equal(taken(sockets, other, "x".repeat(KIB)), 64 + 64);
     assert.equal(taken(sockets, late, "x".repeat(KIB)), 64);
     await turn();
-    // Those that wait behind a first frame which is refused are nobody's.
+    // The first frame is refused, so what waits behind it takes no room any more.
     for (const { resolve } of admitting.splice(0)) resolve([4401, "unauthorized"]);
     await turn();
   }

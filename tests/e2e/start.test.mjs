@@ -25,7 +25,7 @@ const isLiving = (pid) => {
   }
 };
 
-/** The numbers of the processes that have a state and live: `watching` over the server, and `server`. */
+/** The living processes that hold a state, by number: `server`, and `watching`, which watches over it. */
 async function holdersOf(state) {
   const holders = {};
   for (const name of await readdir(join(state, "holders")).catch(() => [])) {
@@ -69,7 +69,7 @@ test("where nobody reads any more what it prints it ends, and leaves nothing run
   const { server } = await holdersOf(state);
   t.after(() => isLiving(server) && process.kill(server, "SIGKILL"));
   started.leave();
-  // It says that it kills the server.
+  // The kill makes it print something.
   await killByPage(started.url);
   await started.ended;
   assert.deepEqual([await isUp(started.url), isLiving(server), await holdersOf(state)], [false, false, {}]);
@@ -132,7 +132,7 @@ test("a state has one server: another is refused as long as it runs, watched ove
 test("a signal while the server starts ends that too, and the state is free", async (t) => {
   const state = join(scratch, "early");
   const starting = npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
-  // As soon as there are two: it takes the server a while to listen.
+  // The signal comes as soon as both processes are there. The server still takes a while to listen.
   const holders = await until(async () => {
     const found = await holdersOf(state);
     return found.watching && found.server && found;
@@ -157,7 +157,7 @@ test("a signal to npm itself ends the server, and the state is free", async (t) 
 
 test("a setting that is empty is one that is not set: no state in the checkout itself", async (t) => {
   const usual = join(ROOT, ".semel/state");
-  // Nothing is to be done to it: it is held, if not by somebody's own server then by this.
+  // The test must not use this state. So it holds it, unless a server of the developer's does.
   const held = await hold(join(usual, "holders"), () => assert.fail("held")).catch(() => {});
   t.after(() => held?.release());
   const refused = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: "" });
@@ -178,7 +178,7 @@ test("a token that the worker would not take, and a state that can't be one, are
   assert.equal(await none.ended, 1, none.output());
   assert.match(none.output(), /The folder of the state, .*file\/state, can't be used: ENOTDIR/);
   assert.doesNotMatch(none.output(), /\n +at /);
-  // One where nothing can be written.
+  // A folder in which nothing can be written.
   await mkdir(join(scratch, "shut"));
   await writeFile(join(scratch, "shut/holders"), "");
   const shut = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "shut") });

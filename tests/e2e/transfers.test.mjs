@@ -1,4 +1,4 @@
-// What a handler has sent: transfers between accounts, by the example in TypeScript, with `kill -9` in between.
+// Messages that a handler has sent: transfers between accounts, by the example in TypeScript, with `kill -9` in between.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -23,7 +23,7 @@ const post = (account, what, body, id = randomUUID()) => server.send("POST", `/a
 const show = async (account) => (await server.send("GET", `/accounts/${account}`)).json;
 const effects = async (account) => (await server.admin("GET", `keys/accounts%2F${account}/effects`)).json;
 
-/** Sends until there is a definitive answer, whoever is down. */
+/** Sends again until there is a definitive answer, even if the server is down meanwhile. */
 async function surely(account, what, body) {
   const id = randomUUID();
   for (;;) {
@@ -91,7 +91,7 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   assert.deepEqual([lanes[0].to, lanes[0].reason], [`url ${new URL(url).origin}`, "answered 503: not now"]);
   await caller.restart();
   const before = seen.length;
-  // Nobody asks the object.
+  // No request comes to the object meanwhile.
   await eventually("a call after the restart", async () => seen.length > before);
   assert.deepEqual(await listed(), []);
   status = 404;
@@ -134,7 +134,7 @@ test("the status of a call says what becomes of it, whatever comes of the body: 
   const folder = await scriptWorker(after, join(ROOT, "tests/e2e/script/caller.js"));
   const caller = await serve(after, "script", {}, { folder, objects: { SEMEL: "Caller", REGISTRY: "SemelRegistry" }, reachesLocal: true });
   const paths = Object.keys(BODIES);
-  // A key for each: those of one origin go one at a time.
+  // Calls of one key to one origin go one at a time, so each has a key of its own.
   for (const path of paths) await caller.send("POST", "/one", { id: randomUUID(), key: `"one${path}"`, body: JSON.stringify({ urls: [`http://127.0.0.1:${other.address().port}${path}`] }) });
   const told = async (path) => (await caller.admin("GET", `keys/${encodeURIComponent(`one${path}`)}/effects`)).json;
   await eventually("nothing waits", async () => (await Promise.all(paths.map(told))).every(({ lanes }) => lanes.length === 0));
@@ -152,7 +152,7 @@ test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and non
     while (begun < TRANSFERS) {
       const n = begun++;
       const from = n % ACCOUNTS;
-      // Each pays each of the others in turn.
+      // Each account pays each of the others in turn.
       const to = (from + 1 + (Math.floor(n / ACCOUNTS) % (ACCOUNTS - 1))) % ACCOUNTS;
       assert.equal((await surely(names[from], "transfer", { to: names[to], amount: 1 + (n % 7) })).status, 200);
       done += 1;
@@ -174,7 +174,7 @@ test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and non
   });
   const sum = (of) => shown.reduce((all, each) => all + of(each), 0);
   assert.deepEqual([sum(({ credits }) => credits), sum(({ balance }) => balance)], [TRANSFERS, ACCOUNTS * FIRST]);
-  // And none comes late.
+  // None arrives later either.
   await eventually("nothing waits", async () => (await Promise.all(names.map(effects))).every(({ count }) => count === 0));
   shown = await Promise.all(names.map(show));
   assert.equal(sum(({ credits }) => credits), TRANSFERS);

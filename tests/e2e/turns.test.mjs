@@ -1,4 +1,4 @@
-// What is committed together, and who has an object to itself. The commits are the test's.
+// Which requests are committed together, and which have an object to themselves. The test makes the commits.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,7 +10,7 @@ import { serve } from "./server.mjs";
 
 const LIMIT = { timeout: 60_000 };
 
-/** An object that writes down what ran and what was committed. `commit()` ends the commit that is under way; with an error, it failed. */
+/** An object whose `log` has what ran and what was committed. `commit()` ends the commit that is under way; with an error, it fails. */
 function object(many) {
   const log = [];
   let end;
@@ -55,7 +55,7 @@ test("what comes during a commit is in the next, all of it in one turn, in the o
   assert.deepEqual(log.length, 8, "with nobody waiting nothing is committed");
 });
 
-/** An object whose commits were asked for in vain for so long that hardly any turn asks for its own. */
+/** An object that has asked for commits for so long without anybody waiting for them that hardly any turn asks for its own. */
 async function seldomAsking() {
   const one = object();
   for (let vain = 0; vain < 16; vain += 1) {
@@ -132,7 +132,10 @@ test("it is what is brought that is counted, and nobody is parted", LIMIT, async
   assert.deepEqual(asked.map((all) => all.split(",").length), [256, 300, 255, 2]);
 });
 
-/** An object that is asked for all at once, and gives each its name in capitals; or `gives`. Who comes brings names. */
+/**
+ * An object that is given the names of all callers at once, and returns each in capitals, or what `gives` returns. `bring(...names)` comes with
+ * names.
+ */
 function objectOfMany(gives = (names) => names.map((name) => name.toUpperCase())) {
   const asked = [];
   const all = object((names) => {
@@ -261,7 +264,7 @@ test("who has the object to itself and fails tells its own caller, and lets the 
   assert.deepEqual(log.slice(0, 2), ["alone", "a"]);
 });
 
-/** Wants the object to itself, by a name. `end()` lets it go. */
+/** Asks for the object to itself, under a name. `end()` lets it go. */
 function alone({ log, turns }, name) {
   let end;
   const work = async () => {
@@ -399,12 +402,12 @@ test("on workerd: of a hundred at once each has its own outcome, though some fai
   const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id, firstSent: nowS() });
   assert.equal((await change("/echo")).semel, "executed");
   const ids = Array.from({ length: 40 }, () => randomUUID());
-  // Each twice; among them those that are undone by themselves.
+  // Each change is sent twice. Among them are changes that are rolled back by themselves.
   const all = await Promise.all(ids.flatMap((id, at) => [change("/echo", id), change("/echo", id), ...(at % 4 === 0 ? [change("/fail"), change(at % 8 === 0 ? "/panic" : "/echo")] : [])]));
   const count = (what) => all.filter(({ status, semel }) => `${status} ${semel}` === what).length;
   assert.deepEqual([count("200 executed"), count("200 replayed"), count("500 rolled-back")], [45, 40, 15], all.map(({ status, semel }) => `${status} ${semel}`).join());
   for (const [at, id] of ids.entries()) assert.ok(all.filter(({ text }) => text === id).length === 2, `${at} has another's answer`);
-  // The read counts itself, and is undone.
+  // The read that asks counts itself too, but that is rolled back.
   assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 45 + 1);
 });
 
@@ -412,7 +415,7 @@ test("on workerd: those who are let go together have each its first outcome, and
   const server = await serve((end) => t.after(end), "probe");
   const ids = Array.from({ length: 60 }, () => randomUUID());
   await asked(server, "first");
-  // However slowly they come: each waits where it has come, until all have.
+  // Each waits where it has reached the Worker, however slowly, until all have come.
   const coming = ids.map((id) => asked(server, id, { "probe-gate": "all" }));
   await until(async () => (await server.send("GET", "/probe/came")).json === 1 + ids.length, "all have come");
   await server.send("POST", "/probe/release", { body: "all" });
@@ -429,12 +432,12 @@ test("on workerd: of a client that waits for each answer, hardly any turn asks w
     return syncsOf(await asked(server, randomUUID()));
   };
   const [first, then] = [await after(20), await after(32)];
-  // One that comes may find that of the one before it under way, and asks as well.
+  // A change may come while the commit of the one before it is under way. Then it asks for a commit too.
   assert.ok(first >= 16 && first <= 20 && then > first && then - first <= 12, `${first}, ${then}`);
 });
 
-/** The answer to a change, with how often the object had asked by then whether all is durable. */
+/** The answer to a change, with the number of times that the object had asked by then whether all is durable. */
 const asked = (server, id, headers) => server.send("POST", "/echo", { id, key: '"k"', body: id, firstSent: nowS(), headers: { "probe-object": "counts", ...headers } });
 const syncsOf = ({ headers }) => JSON.parse(headers.get("probe-counts")).syncs;
-/** One that does not say when it was first sent may have ended the object before, and runs alone. */
+/** The first-sent of a new request. A request without one may have crashed an earlier object, and so runs alone. */
 const nowS = () => Math.floor(Date.now() / 1000);

@@ -1,7 +1,7 @@
-// examples/upstream in front of json-server, a published REST server that knows nothing of ids: every order is sent twice, a third of
-// all answers is lost on either side of Semel, and each order is one row.
+// examples/upstream in front of json-server, a published REST server that knows no request ids. Every order is sent twice, and a third of all answers
+// is lost on either side of Semel. Each order must still be one row.
 //
-// Invariant: the settings are the example's own, but for the address.
+// Invariant: the settings are those of the example, except for the address.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -14,13 +14,13 @@ import { startLossy } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
 const ORDERS = 500;
-/** So many orders are on their way at a time, each to one of as many keys. */
+/** How many orders are on their way at a time, each to a key of its own. */
 const AT_A_TIME = 16;
 const LOST = { loseAnswers: 1 / 3 };
 
 const jsonServer = createRequire(join(RUNTIMES, "package.json"))("json-server");
 
-/** json-server with no orders, that can be asked for one by its `ref`. */
+/** json-server without orders. It can be asked for an order by its `ref`. */
 async function orders() {
   const router = jsonServer.router({ orders: [] });
   const app = jsonServer.create();
@@ -49,7 +49,7 @@ test(`${ORDERS} double-sent orders, a third of all answers lost: ${ORDERS} rows,
   const before = await startLossy({ target: () => server.url, seed: 2, ...LOST });
   after(() => before.close());
 
-  /** Sends one attempt; undefined where nothing came back. */
+  /** Sends one attempt. Resolves to undefined if no answer came back. */
   async function attempt(n) {
     const headers = { "content-type": "application/json", "semel-key": `"orders-${n % AT_A_TIME}"` };
     try {
@@ -60,7 +60,7 @@ test(`${ORDERS} double-sent orders, a third of all answers lost: ${ORDERS} rows,
     }
   }
 
-  /** As a client does it that knows no ids: the same again, until it has an answer. */
+  /** Does what a client does that knows no ids: sends the same again until it has an answer. */
   async function settled(n) {
     for (;;) {
       const answer = await attempt(n);

@@ -1,4 +1,5 @@
-// A deployment in front of an HTTP API that dies in between, at each step, or whose module crashes: what the caller gets, and how often the other side was called.
+// A deployment in front of an HTTP API is killed at each step of a request, or its module crashes: what the caller gets, and how often the API was
+// called.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -10,10 +11,13 @@ import { workerFolder } from "../../scripts/setup/worker.mjs";
 import { otherSide } from "./other-side.mjs";
 import { POLICIES, front, order, settled } from "./upstream.mjs";
 
-/** A call may take so long, which a machine that stands still does not. Until a probe proves something it passes, and its route's settleSeconds; but not that in which the other side knows an id. */
+/**
+ * How long a call may take: longer than any pause of a busy machine. A probe proves something only after this time and the settleSeconds of its
+ * route, so the test puts the clock on by both. The time for which the other side knows an id is not over then.
+ */
 const TIMEOUT_S = 30;
 
-/** In place of the worker's entry: its clock can be put on, so that no test waits in real time. */
+/** Replaces the worker's entry: its clock can be put on, so that no test waits in real time. */
 const PUT_ON = `
 import upstream from "./upstream.js";
 export * from "./upstream.js";
@@ -28,7 +32,7 @@ export default {
   },
 };`;
 
-/** The worker in a folder of its own, with another entry, for which its own is `./upstream.js`. */
+/** The folder of a copy of the worker with this entry. The entry can import the original one as `./upstream.js`. */
 async function entered(source) {
   const folder = await mkdtemp(join(tmpdir(), "semel-entered-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -38,14 +42,14 @@ async function entered(source) {
   return folder;
 }
 
-/** Where `kill -9` comes: each is reached by what the other side sees, never by time. */
+/** Where `kill -9` comes. What the other side sees decides when each is reached, never time. */
 const STEPS = {
-  /** Nothing is recorded: the server is not there. */
+  /** Nothing is recorded: the server is down when the request comes. */
   async start(_side, to) {
     await to.kill();
     return () => {};
   },
-  /** The start is recorded and the connection there, but nobody reads what is sent. */
+  /** The start is recorded and the connection open, but the other side does not read what is sent. */
   async dispatch(side, to) {
     const connected = new Promise((resolve) => {
       side.onConnection = () => resolve() ?? false;
@@ -53,7 +57,7 @@ const STEPS = {
     connected.then(() => to.kill());
     return () => (side.onConnection = () => true);
   },
-  /** The other side has done it, and its answer is on the way. */
+  /** The other side has made the change, and its answer is on the way. */
   async answer(side, to) {
     side.trouble.push((response, status, body) => {
       response.writeHead(status, { "content-length": body.length });
@@ -105,7 +109,7 @@ test("kill -9 after the dispatch, and nobody sends it again: who looks it up hea
     const arrived = new Promise((resolve) => side.trouble.push(resolve));
     order(to, policy, ref, { id }).catch(() => {});
     await arrived;
-    // It is under way, and may have its outcome yet; a read that comes and goes changes nothing of that.
+    // The request is under way, and may still get its outcome. A read that comes and goes doesn't change that.
     assert.equal((await to.send("GET", `/${policy}/orders/${randomUUID()}`, { key: `"${policy}/orders"` })).semel, "read");
     assert.deepEqual([(await lookUp(policy, id)).semel, await inBatch(policy, id)], ["in-flight", "in-flight"], policy);
   }
@@ -139,7 +143,7 @@ test("kill -9 while the other side is at work: that a probe finds nothing proves
   await to.restart();
   await first;
   const from = side.requests.length;
-  // Its settleSeconds have passed, from the dispatch on.
+  // The settleSeconds have passed since the dispatch, but not the time that the call may take.
   await new Promise((resolve) => setTimeout(resolve, POLICIES.probe.settleSeconds * 1_000));
   const early = await send();
   assert.deepEqual([early.status, early.semel, early.json.executed, early.json.retry], [409, "in-flight", "unknown", "same-id"]);
@@ -163,7 +167,7 @@ test("where the process stands still for longer than a call may take, that a pro
   const first = send();
   await arrived;
   process.kill(pid, "SIGSTOP");
-  // By then the call would have ended, and its settleSeconds have passed.
+  // By then the call would have ended, and the settleSeconds have passed.
   await new Promise((resolve) => setTimeout(resolve, (timeoutSeconds + settleSeconds) * 1_000));
   process.kill(pid, "SIGCONT");
   assert.equal((await first).semel, "unavailable");
@@ -201,7 +205,7 @@ test("what is in doubt is sent again, and asked for, only where it was sent and 
   }
 });
 
-/** In place of the worker's entry: it has its module crash where it is asked to. */
+/** Replaces the worker's entry: the module crashes when `/crash` is asked for. */
 const CRASHING = `
 import upstream from "./upstream.js";
 import { guarded } from "./module.js";

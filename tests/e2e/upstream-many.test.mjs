@@ -1,6 +1,7 @@
-// More requests at one key in front of an API than an object may have timers, each with a time-out that is long: none is left behind by another.
+// A key in front of an API gets more requests than an object may have timers, and each has a long time-out. So each request must take its timer with
+// it.
 //
-// Invariant: the runtime's limit is what it is, ten thousand at once, so nothing less shows it.
+// Invariant: the runtime allows ten thousand timers at once, and fewer requests would show nothing.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

@@ -1,4 +1,4 @@
-// A deployment in front of an HTTP API: each request is sent once, and answered with what it was answered.
+// A deployment in front of an HTTP API: each request is sent once, and the API's answer is the outcome.
 
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
@@ -36,7 +36,7 @@ test("what belongs to the client's connection stays here, and the id goes along"
   assert.equal(sent.authorization, "Bearer of-the-other-side");
   assert.equal(sent.traceparent, headers.traceparent);
   for (const name of ["cookie", "cf-connecting-ip", "prefer", "forwarded", "semel-first-sent"]) assert.equal(sent[name], undefined, name);
-  // Of a cache nothing is asked: what is not there by its word may be there.
+  // No cache may answer: it could say that something is missing which is there by now.
   assert.equal(sent["cache-control"], "no-cache");
 });
 
@@ -119,7 +119,7 @@ test("a read that can't be sent, or is not answered in time, is told so, and the
   const late = await slow.send("GET", "/report/orders/one");
   assert.deepEqual([late.status, late.json.code, late.json.executed], [503, "unavailable", "unknown"]);
   finish();
-  // As soon as the machine answers one in its time.
+  // Asks until the machine is fast enough to answer in time.
   const { status, semel } = await settled(() => slow.send("GET", "/report/orders/one"));
   assert.deepEqual([status, semel], [404, "read"]);
 });
@@ -140,14 +140,14 @@ test("what is under way can't be resolved: who tries waits for it a while, and s
   const first = order(server, "report", ref, { id });
   await arrived;
   const resolve = (verb = "resolve") => server.admin("POST", `keys/report%2Forders/records/${id}/${verb}`, { id: randomUUID(), body: '{"executed":"no"}' });
-  // However it is written: a segment is decoded before it is looked at.
+  // The path may be written in any way: a segment is decoded before it is compared.
   for (const refused of await Promise.all([resolve(), resolve("resolv%65")])) {
     assert.deepEqual([refused.status, refused.semel, refused.json?.executed, refused.json?.retry], [409, "locked", "no", "same-id"]);
     assert.match(refused.json.detail, /under way to the upstream/);
   }
-  // One that is there when it ends finds its outcome.
+  // A resolve that still waits when the request ends finds its outcome.
   const waits = resolve();
-  // It came before this one, as a rule; and it waits for some seconds only.
+  // As a rule, the resolve has arrived when this is answered. The test can't wait longer, since the resolve waits for some seconds only.
   assert.equal((await server.send("GET", "/semel/v1/health")).status, 200);
   finish();
   assert.equal((await first).semel, "executed");
@@ -167,7 +167,7 @@ test("who does not want to wait hears that it is under way, and another that it 
   const [same, next] = await Promise.all([order(server, "report", ref, { id, ...impatient }), order(server, "report", randomUUID(), impatient)]);
   assert.deepEqual([same.status, same.json.code, same.json.executed], [409, "in-flight", "unknown"]);
   assert.deepEqual([next.status, next.json.code, next.json.executed], [409, "locked", "no"]);
-  // Who comes too late to start waits for nothing: it would be told no sooner than the other side answers.
+  // An attempt whose deadline has passed is not made to wait: it would be answered only when the other side answers.
   const [late, tooLate] = [await order(server, "report", ref, { id, deadline: 0 }), await order(server, "report", randomUUID(), { deadline: 0 })];
   assert.deepEqual([late.semel, tooLate.semel, tooLate.status], ["in-flight", "attempt-expired", 408]);
   const cancelled = await server.send("POST", `/semel/v1/keys/${encodeURIComponent("report/orders")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
@@ -203,7 +203,7 @@ for (const [what, body] of [["with a body", () => JSON.stringify({ ref: randomUU
       assert.deepEqual([connections, side.changes], [n + 1, 2 * (n + 1)], `${method}: it was the connection of the one before it`);
       assert.deepEqual([side.requests.at(-1).method, side.requests.at(-1).body], [method, sent ?? ""]);
     }
-    // A second sending would come before this one.
+    // If the runtime had sent anything a second time, that would have arrived before this request.
     assert.equal((await order(to, "report", randomUUID())).semel, "executed");
     assert.equal(side.changes, 9);
   });
@@ -248,7 +248,6 @@ test("of more headers than can be recorded the longest are left out, and leave n
   const [id, ref] = [randomUUID(), randomUUID()];
   const many = Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`x-${n}`, "m".repeat(100)]));
   const headers = { "content-type": "application/json", link: "l".repeat(7_500), "content-security-policy": "c".repeat(20_000), ...many };
-  // Node itself sends no more than 16 KiB unless it is told to.
   other.trouble.push((response, status, body) => response.writeHead(status, headers).end(body));
   const send = () => order(server, "report", ref, { id });
   for (const { status, text, headers: got } of [await send(), await send()]) {
@@ -367,11 +366,11 @@ test("what is sent again has no outcome from who stands in front of the other si
     const told = [await send(), await send(), await send()];
     assert.deepEqual(told.map(({ semel }) => semel), ["unavailable", "unavailable", "executed"], `${status}`);
     assert.deepEqual([told[2].status, told[2].json, knowing.made.get(ref)], [201, { ref, times: 1 }, 1], `${status}`);
-    // Of what was sent once it is the answer.
+    // To a request that was sent only once, this status is the answer.
     knowing.trouble.push((response) => response.writeHead(status).end("no"));
     const once = randomUUID();
     const first = await order(resender, "resend", once);
-    // Some `fetch` of a client sends by itself again what is answered 421, and is told the same.
+    // Some clients' `fetch` sends a request again by itself if the answer is 421, and gets the same answer.
     assert.deepEqual([first.status, first.text, ["executed", "replayed"].includes(first.semel)], [status, "no", true]);
     assert.equal(knowing.requests.filter(({ body }) => body.includes(once)).length, 1, `${status}`);
   }
@@ -382,7 +381,7 @@ test("who gives up what is in doubt hears what became of it", async (t) => {
     const semel = await Semel.open({ url: to.url, durability: "memory", retryIntervalMs: 500 });
     t.after(() => semel.close());
     const [ref, giveUp] = [randomUUID(), new AbortController()];
-    // It has had its effect, and its answer is lost.
+    // The change takes effect, and its answer is lost.
     side.trouble.push((response) => response.destroy());
     const sent = side.changes;
     const answered = semel.fetch(`/${policy}/orders`, { method: "POST", body: JSON.stringify({ ref }), headers: { "content-type": "application/json" }, signal: giveUp.signal });
@@ -405,7 +404,7 @@ test("the id that is made of a request goes along, so what is sent again is done
   assert.equal(knowing.made.get(JSON.parse(body).ref), 1);
 });
 
-/** The id that is made of a change of `HASHED`. */
+/** The id that Semel makes from a change to `HASHED`. */
 function hashed(principal, body) {
   const hash = createHash("sha256");
   for (const part of [principal, "POST", HASHED.path, body].map((text) => Buffer.from(text))) {
@@ -435,7 +434,7 @@ test("the id that is made of a request is taken by nobody else", async () => {
   await refused();
   const first = await server.send("POST", HASHED.path, { as: "alice", body });
   assert.deepEqual([first.status, first.semel], [201, "executed"]);
-  // Nor is anybody told that it was made.
+  // Nor does a refusal tell anybody that the change was made.
   await refused();
   const again = await server.send("POST", HASHED.path, { as: "alice", id, body });
   assert.deepEqual([again.semel, again.text], ["replayed", first.text], "it may be sent along");
