@@ -1,4 +1,4 @@
-// The probe's Worker: the host, an object that goes wrong where a request asks for it, and what only tests ask for beside it.
+// The probe's Worker: the host, with an object that fails where a request asks for it, and paths under `/probe/` by which tests control it.
 
 import { DurableObject } from "cloudflare:workers";
 import * as gathering from "./gathering.js";
@@ -10,22 +10,22 @@ import { gatherBy, serve } from "./router.js";
 
 gatherBy(gathering);
 
-/** Whether every alarm fails; the platform gives one up after six failures. And how many have. */
+/** `fail`: whether every alarm fails, which the platform gives up after six failures. `failed`: how many have failed. */
 const alarms = { fail: false, failed: 0 };
 
 /**
- * A header says what goes wrong: `held NAME`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. With `all ` before it, it goes wrong with
- * the call for all that came together. Or `counts`: what the object has counted by then is told.
+ * The header that says what goes wrong: `held NAME`, `late MS`, `hangs`, `overloaded`, `reset before`, `reset after`. With `all ` in front, it
+ * happens to the call that brings several requests together. The value `counts` has the answer tell what the object has counted so far.
  */
 const HEADER = "probe-object";
 const faultOf = (lines) => valueIn(lines, HEADER) ?? "";
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Who is held goes on once its name is here. */
+/** The names that were released. Whoever is held goes on once its name is here. */
 const released = new Set();
 
 export class SemelObject extends Hosted {
-  /** How often the host has asked whether all is durable, and how often the object was called, for how many requests. */
+  /** `syncs`: how often the host asked whether all is durable. `calls`, `requests`: how often the object was called, and for how many requests. */
   #counts = { syncs: 0, calls: 0, requests: 0 };
 
   constructor(ctx, env) {
@@ -47,7 +47,7 @@ export class SemelObject extends Hosted {
   askAll(calls) {
     this.#count(calls.length);
     const faults = calls.map(([, , , lines]) => faultOf(lines));
-    // What is to happen to one happens where it is asked for by itself.
+    // If one of them has a fault of its own, nothing is done here, and each is then asked for by itself.
     if (faults.some((fault) => fault !== "" && fault !== "counts" && fault !== "reset after" && !fault.startsWith("all "))) return [[], 0];
     const fault = faults.find((its) => its.startsWith("all "))?.slice("all ".length) ?? "";
     return this.#under(fault, () => super.askAll(calls));
@@ -60,18 +60,18 @@ export class SemelObject extends Hosted {
 
   async #under(fault, work) {
     const [what, argument] = fault.split(" ");
-    // Nothing else of the object goes on meanwhile, as when it has more to do than it can.
+    // Nothing else of the object goes on meanwhile, as if it had more to do than it can.
     if (what === "held") {
       await this.ctx.blockConcurrencyWhile(async () => {
         while (!released.has(argument)) await pause(5);
       });
     }
     if (what === "hangs") await new Promise(() => {});
-    // As the platform says it, of an object with too long a queue.
+    // The platform's error for an object with too long a queue.
     if (what === "overloaded") throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
     if (what === "reset" && argument === "before") this.ctx.abort("reset");
     const answer = await work();
-    // It is made, and on its way for so long.
+    // The answer is made, and is on its way for this long.
     if (what === "late") await pause(Number(argument));
     return answer;
   }
@@ -90,14 +90,14 @@ export class SemelObject extends Hosted {
   run(attempt, known) {
     const answer = super.run(attempt, known);
     const [, , , lines] = attempt();
-    // In the turn of the commit: what was written is not durable yet.
+    // This is in the turn of the commit, so what was written is not durable yet.
     if (faultOf(lines) === "reset after") this.ctx.abort("reset");
     if (faultOf(lines) === "counts") answer[1] += `probe-counts:${JSON.stringify(this.#counts)}\n`;
     return answer;
   }
 }
 
-/** Of a job whose instant ends in so many seconds, no key does its part. */
+/** If the instant of a job ends in this number of seconds, no key does its part. */
 const STUCK_S = 7;
 
 /** A registry that also takes many reports in one commit. */
@@ -108,7 +108,7 @@ export class SemelRegistry extends Registry {
   }
 }
 
-/** A registry that fails whatever it is told, and takes a minute to list. */
+/** A registry that fails on every report, and takes a minute to list. */
 export class DeafRegistry extends DurableObject {
   async list() {
     await new Promise((resolve) => setTimeout(resolve, 60_000));
@@ -120,7 +120,7 @@ export class DeafRegistry extends DurableObject {
   }
 }
 
-/** Lists keys that there need not be: `[shard, [[key, bytes]…]]` of each shard. */
+/** Has the registry list keys that need not exist: `[shard, [[key, bytes]…]]` of each shard. */
 async function report(request, env) {
   const tell = ([shard, keys]) => env.REGISTRY.get(env.REGISTRY.idFromName(String(shard))).reports(shard, keys);
   await Promise.all((await request.json()).map(tell));
@@ -129,24 +129,25 @@ async function report(request, env) {
 
 /** How far the Worker's clock is ahead of the machine's. */
 let aheadMs = 0;
-/** Where it stands, if it does, until so many have come. */
+/** The time at which the clock stands, if it does, and for how many more requests. */
 let standsMs;
 let standsFor = 0;
 const machineNow = Date.now.bind(Date);
 Date.now = () => (standsMs ?? machineNow()) + aheadMs;
 
-/** So much later it is whenever an object has asked whether all is durable. */
+/** How much the clock goes on each time that an object asks whether all is durable. */
 let syncMs = 0;
 
-/** Has it take so long from now on. */
+/** Sets the time that each such question takes from now on. */
 async function slowSyncs(request) {
   syncMs = Number(await request.text());
   return new Response();
 }
 
 /**
- * Puts the clock on by so many ms, so that no test waits in real time. Or has it stand until so many have come, `stands for COUNT`, each of which finds all the time
- * that it has by the clock when it was sent, however slowly it comes; then it shows what the machine's does by then. Tells what it shows.
+ * Puts the clock on by so many ms, so that no test waits in real time. Or stops it until so many requests have come: `stands for COUNT`. Each of
+ * these finds all the time that it had when it was sent, however slowly it arrives; after them the clock shows the machine's time again. Answers with
+ * what the clock shows.
  */
 async function putOn(request) {
   const what = await request.text();
@@ -156,7 +157,7 @@ async function putOn(request) {
   return Response.json(Date.now());
 }
 
-/** One has come. */
+/** Counts a request that has come. After the last one, the clock goes on. */
 function goOn() {
   if (standsFor > 0) standsFor -= 1;
   if (standsFor === 0) standsMs = undefined;
@@ -171,16 +172,16 @@ const unlessNever = (ms) => (ms >= neverFromMs ? NEVER_MS : ms);
 globalThis.setTimeout = (act, ms, ...more) => machineTimer(act, unlessNever(ms), ...more);
 AbortSignal.timeout = (ms) => machineSignal(unlessNever(ms));
 
-/** Has a test take as long as it takes, where what it looks at would be over by then. */
+/** Stops such timers, so that what a test looks at is not over before the test has seen it. */
 async function stopTimers(request) {
   neverFromMs = Number(await request.text());
   return new Response();
 }
 
-/** How many requests have come to the Worker, but for those that are its own. */
+/** How many requests have come to the Worker, apart from the probe's own. */
 let came = 0;
 
-/** Those who wait to go on together, by the name that `GATE_HEADER` has: each goes on once its name is released. */
+/** The gates by name. A request whose `GATE_HEADER` names one waits, and goes on, together with others, once the name is released. */
 const gates = new Map();
 const GATE_HEADER = "probe-gate";
 
@@ -197,8 +198,8 @@ async function release(request) {
 }
 
 /**
- * So many ms after a request has come, a timer of the Worker's own tells whether it has its answer by then, `probe-in-time: yes` or `no`: however long the machine
- * stands still, of two timers the one that is due first comes first.
+ * A timer of the Worker decides whether a request is answered within so many ms of its arrival; the answer says so as `probe-in-time: yes` or `no`.
+ * Of two timers of the Worker, the one that is due first fires first, however long the machine stands still.
  */
 const BY_HEADER = "probe-by";
 
@@ -213,7 +214,7 @@ async function answeredBy(afterMs, answered) {
 }
 
 async function passed(name) {
-  // Who waits for nothing of its own has hung, to the runtime.
+  // To the runtime, a request that waits for nothing of its own has hung.
   const timer = setTimeout(() => {}, 60_000);
   await gate(name).promise;
   clearTimeout(timer);
@@ -227,16 +228,16 @@ async function served(request, env) {
   return headers.has(BY_HEADER) ? answeredBy(Number(headers.get(BY_HEADER)), answered) : answered;
 }
 
-/** Has alarms fail or not from now on; tells how many have failed. */
+/** Has alarms fail from now on, or not. Answers with how many have failed. */
 async function failAlarms(request) {
   if (request.method === "POST") alarms.fail = (await request.text()) === "fail";
   return Response.json(alarms.failed);
 }
 
 /**
- * Asks for changes of keys, and tells how many were in each call of a key's object. `[[key, how many, characters of each head,
- * bytes of each body, how long their callers wait in ms, how many turns lie between two]…]`, none unless it is said; the objects are made up, and answer a change
- * that is asked for by itself once all was asked.
+ * Makes changes of keys, and answers with how many were in each call of a key's object. The body has for each key:
+ * `[key, how many, characters of each head, bytes of each body, how long their callers wait in ms, how many turns lie between two (none by default)]`.
+ * The objects are made up. A change that is asked for by itself is answered only once all were made.
  */
 async function gather(request) {
   const calls = {};
@@ -270,14 +271,14 @@ async function gather(request) {
   return Response.json(calls);
 }
 
-/** Serves changes that come in one turn: `[path, headers, body]` of each. Tells of each its status and what `Semel-Status` says. */
+/** Serves changes that come in one turn: `[path, headers, body]` of each. Answers with the status and the `Semel-Status` of each. */
 async function together(request, env) {
   const { url } = request;
   const answers = (await request.json()).map(([path, headers, body]) => serve(new Request(new URL(path, url), { method: "POST", headers, body }), env));
   return Response.json((await Promise.all(answers)).map(({ status, headers }) => [status, headers.get("semel-status")]));
 }
 
-/** Whether so many changes, each with so many characters of a head and bytes of a body, go into the module together. */
+/** Tells whether so many changes, each with so many characters of a head and bytes of a body, go into the module together. */
 async function group(request) {
   const [count, head, bytes] = await request.json();
   const attempts = Array.from({ length: count }, () => () => ["POST", "", "", "".padEnd(head, "x"), new Uint8Array(bytes), 0, 0]);

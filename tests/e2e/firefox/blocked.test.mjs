@@ -1,4 +1,4 @@
-// What Firefox shows where a frame of another site may store nothing.
+// Firefox, where a frame of another site may store nothing.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -6,9 +6,9 @@ import { findFirefox } from "../../../scripts/setup/firefox.mjs";
 import { first, make, small, startBank } from "../bank.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
-/** The value of the preference by which other sites have neither cookies nor storage. */
+/** The value of the preference that denies other sites cookies and storage. */
 const NOT_OF_OTHER_SITES = 1;
 
 const path = await findFirefox();

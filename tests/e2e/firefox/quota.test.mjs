@@ -1,4 +1,4 @@
-// What Firefox shows where it has no space left.
+// Firefox, where there is no space left.
 
 import { after, test } from "node:test";
 import { findFirefox } from "../../../scripts/setup/firefox.mjs";
@@ -6,9 +6,9 @@ import { startBank } from "../bank.mjs";
 import { noRoom } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
-/** Room for the database, and for no body of a megabyte. */
+/** Enough for the database, but not for a body of a megabyte. */
 const QUOTA_KIB = 1_000;
 
 const path = await findFirefox();
@@ -16,5 +16,5 @@ if (path === undefined) throw new Error("There is no Firefox: install it, or set
 const preferences = { "dom.quotaManager.temporaryStorage.fixedLimit": QUOTA_KIB };
 const bank = await startBank(after, { start: (after) => browseFirefox(after, path, preferences) });
 
-// A transaction of Firefox that was told to commit from within a request's `success` is complete though what it was to put has failed.
+// In Firefox, a transaction that is told to commit within the `success` of a request completes even if a `put` in it has failed.
 test("Firefox: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));

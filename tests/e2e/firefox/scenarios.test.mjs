@@ -1,4 +1,4 @@
-// What Firefox shows: the scenarios that need nothing but its tabs, reloads, and `kill -9`.
+// The scenarios in Firefox: those that need only tabs, reloads, and `kill -9`.
 
 import { after } from "node:test";
 import { findFirefox } from "../../../scripts/setup/firefox.mjs";
@@ -7,7 +7,7 @@ import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const path = await findFirefox();

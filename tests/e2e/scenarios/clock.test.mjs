@@ -1,19 +1,19 @@
-// A device whose clock is a day off, either way: deadlines and the time of the first sending are of the server's clock.
+// A device whose clock is a day ahead or behind: deadlines and first-sent must be by the server's clock.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { begin, first, madeOnce, make, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 const DAY_MS = 24 * 60 * 60_000;
-/** Between two clocks of one machine, with the rounding to a second. */
+/** How far two clocks of one machine may be apart, with the rounding to a second. */
 const APART_MS_MAX = 10_000;
 
 const { server, through } = await startBank(after);
 
-/** Makes the wall clock of every page in this tab another by `clockOffMs`, which the page may change. */
+/** Puts the wall clock of every page in this tab off by `clockOffMs`, which the page may change. */
 const offBy = (page, ms) =>
   page.addInitScript((ms) => {
     const Real = Date;
@@ -29,7 +29,7 @@ const offBy = (page, ms) =>
     };
   }, ms);
 
-/** What a test sees of each change: when it says that it was first sent, and its deadline, both from now. */
+/** Notes for each change when it says that it was first sent, and its deadline, both relative to now. `check()` checks them. */
 function watched() {
   const seen = [];
   const instead = ({ method, headers }) => {
@@ -87,7 +87,7 @@ for (const [word, off] of [["ahead", DAY_MS], ["behind", -DAY_MS]]) {
     const second = small(`set-${word}`, 2);
     await begin(page, second);
     await until(async () => (await pending(page)).length === 2, "another waits behind it");
-    // The next page has known the wrong clock only.
+    // The next page knows only the wrong clock.
     await page.addInitScript((off) => (window.clockOffMs = off), off);
     await page.reload();
     await open(page);

@@ -1,5 +1,5 @@
-// A tab that the browser freezes in mid-request: nothing of it runs, and it keeps its lock, unless the browser takes that away.
-// It thaws to a world that has gone on without it.
+// A tab that the browser freezes in mid-request: none of its code runs, and it keeps its locks, unless the browser takes them away. When it thaws,
+// the world has gone on without it.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -8,14 +8,14 @@ import { browse } from "../browser.mjs";
 import { acknowledged, gate, until } from "../lossy.mjs";
 import { clockedLedger, forward } from "./clocked.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
 const { server, through } = await startBank(after, { start: (after) => browse(after, { isBare: true }), folder: await clockedLedger(after) });
 
-/** Freezes a tab: no timer of it fires, and no answer reaches it. Resolves to what thaws it. */
+/** Freezes a tab: none of its timers fires, and no answer reaches it. Resolves to a function that thaws it. */
 async function freeze(page) {
   await page.evaluate(() => {
     window.ticks = 0;
@@ -40,8 +40,8 @@ const outcomeOf = async (account, id) => (await server.send("GET", `/semel/v1/ke
 test("a tab that is frozen in mid-request and thaws goes on with it at once, and no other has", LIMIT, async (t) => {
   const deposit = small("frozen", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
-  // It is frozen between two attempts, with no transaction open: one would keep the store from all other tabs. What it does
-  // once it thaws is for waking, and not for the time.
+  // The tab is frozen between two attempts, with no transaction open, because that would keep the store from all other tabs. The interval is long, so
+  // what it does when it thaws is caused by the thaw, and not by a timer.
   const page = await tab({ retryIntervalMs: 300_000 });
   await begin(page, deposit);
   await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
@@ -77,7 +77,7 @@ test("a frozen tab that thaws after the acknowledgement and its tombstone are go
     const { held } = await navigator.locks.query();
     const [own] = (await bank.pending()).map(({ requestId }) => requestId);
     window.id = own;
-    // The browser takes its locks from a frozen tab: another has them for a moment.
+    // The browser takes the locks of a frozen tab: another tab has them for a moment.
     await Promise.all(held.map(({ name }) => navigator.locks.request(name, { steal: true }, () => {})));
   });
   await until(async () => (await recovered(other)).length > 0, "the other tab has the answer");
@@ -87,7 +87,7 @@ test("a frozen tab that thaws after the acknowledgement and its tombstone are go
   await forward(server, 10 * MINUTE_MS);
   await until(async () => (await outcomeOf("thawed", requestId)) === "not-seen", "its tombstone is gone");
 
-  // Nothing at the server knows the id any more. The attempt that was in the network all the time arrives now.
+  // The server no longer knows the id. Now the attempt arrives that was in the network all the time.
   const { forwarded } = proxy.counts;
   wire.open();
   await until(() => proxy.counts.forwarded > forwarded, "it arrives");
@@ -111,7 +111,7 @@ test("a tab that is frozen for longer than outcomes are kept is refused, and say
   await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");
   const thaw = await freeze(page);
   await forward(server, 3 * DAY_MS);
-  // Until somebody comes to the key, nothing of it leaves.
+  // Nothing leaves a key until a request comes to it.
   const others = small("for-days", 2);
   assert.equal((await server.deposit(others.account, others.amount)).status, 200);
   proxy.calm();

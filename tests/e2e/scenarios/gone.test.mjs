@@ -1,4 +1,4 @@
-// A page that goes in mid-request: a reload, a tab that crashes, `kill -9` of the browser and a start with the same profile.
+// A page that goes away in mid-request: by a reload, a crash of the tab, or `kill -9` of the browser and a new start with the same profile.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -6,7 +6,7 @@ import { startBank } from "../bank.mjs";
 import { crash } from "../browser.mjs";
 import { leaving, reload } from "./shared.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);

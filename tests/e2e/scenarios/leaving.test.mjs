@@ -1,11 +1,11 @@
-// A page that is left while its request hangs in the network: the same is sent once more, in what outlives the page.
+// A page is left while its request hangs in the network: the SDK sends the request once more, in a way that outlives the page.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { attempts, begin, first, madeOnce, numberOf, recovered, small, startBank } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const { server, browser, through } = await startBank(after);
@@ -14,7 +14,7 @@ for (const [way, leave] of Object.entries({ "another page": (page) => page.goto(
   test(`${way}: what hung in the network is made with nobody there, and the next page hears of it`, LIMIT, async (t) => {
     const deposit = small(`leaving-${way.replace(/\W/g, "-")}`, 1);
     const arrived = [];
-    // The first attempt arrives nowhere, for as long as the test runs.
+    // The first attempt never arrives.
     const hold = ({ method, url }) => (method === "POST" && numberOf(url) === deposit.n && arrived.push(url) === 1 ? new Promise(() => {}) : undefined);
     const { proxy, blank, open } = await through(t, { hold });
     const page = await blank();

@@ -1,18 +1,18 @@
-// Logout in mid-request, and login as another: nothing runs or is told as somebody else's, and nothing is lost.
+// Logout in mid-request, and login as another user: no request runs, and no answer comes, under the wrong user, and nothing is lost.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, make, neverMade, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { gate, until } from "../lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const { server, browser, through } = await startBank(after);
 
 const as = (name) => ({ identity: name, token: name });
 const onlyPosts = { spare: ({ method }) => method !== "POST" };
-/** Who sent each attempt of a deposit, by its token and by what it says. */
+/** Notes who sent each attempt of a deposit: by its token, and by its `Semel-Principal`. */
 function watched(deposit) {
   const senders = [];
   const instead = ({ method, url, headers }) => {
@@ -66,7 +66,7 @@ test("a page that goes on under another's login is refused, not run as the other
   const { senders, instead } = watched(deposit);
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === held.n && wire.held.length === 0);
   const { proxy, tab } = await through(t, { loseAnswers: 1, ...onlyPosts, instead, hold: wire.hold });
-  // Another tab has logged in as another: the token that each attempt gets is bob's from now on.
+  // It is as if another tab had logged in as bob: from some time on, each attempt gets bob's token.
   const page = await tab({ ...as("alice"), attemptTimeoutMs: 500 });
   await begin(page, deposit);
   await begin(page, held);

@@ -1,13 +1,13 @@
-// Offline: what is under way pauses, what is made is kept, and online all goes on at once.
+// Offline: requests that are under way pause, new ones are kept, and online all of them go on at once.
 //
-// Where the pause between two attempts is long, what comes earlier comes for the network, and not for the time.
+// Where the interval between attempts is long, an earlier attempt can only be caused by the network's return, and not by a timer.
 
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 110_000 };
 const MINUTE_MS = 60_000;
 const LONG = { retryIntervalMs: 3_600_000 };
@@ -15,14 +15,14 @@ const SHORT = { retryIntervalMs: 50 };
 
 const { server, browser, through } = await startBank(after);
 
-/** The network of one tab: whether it has any. */
+/** Returns a function that takes one tab's network away, or gives it back. */
 async function networkOf(page) {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Network.enable");
   return (offline) => devtools.send("Network.emulateNetworkConditions", { offline, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
 }
 
-/** From now on, how often this page sends to the worker is `window.sent`. */
+/** From now on, `window.sent` counts the requests of this page to the worker. */
 const counted = (page, url) =>
   page.evaluate((url) => {
     const own = window.fetch;
@@ -34,7 +34,8 @@ const counted = (page, url) =>
   }, url);
 
 /**
- * A page with a deposit that ran unheard, that is offline then and makes two more: behind it at the same key, and at another.
+ * A page with a deposit that ran and whose answer was lost. Then the page goes offline and makes two more deposits: one behind the first at the same
+ * key, and one at another key.
  */
 async function offline(t, name, options) {
   const [lost, behind, other] = [small(`${name}-one`, 1), small(`${name}-one`, 2), small(`${name}-two`, 1)];
@@ -58,7 +59,7 @@ async function offline(t, name, options) {
 const texts = ({ lost, behind, other }) => [`${lost.n} ${first(lost.account, 1)}`, `${behind.n} ${JSON.stringify({ id: behind.account, balance: 3, entries: 2 })}`, `${other.n} ${first(other.account, 1)}`];
 const told = (heard) => heard.map(({ n, text }) => `${n} ${text}`).sort();
 
-// At once, so that the minute is waited for once.
+// The tests run at the same time, so the minute passes only once.
 describe("offline", { concurrency: 4 }, () => {
   for (const [what, options, ms] of [["offline for a minute nothing is sent, and online all is", SHORT, MINUTE_MS], ["online all goes on at once, however long the pause between two attempts", LONG, 0]]) {
     test(`${what}, each once, in order`, LIMIT, async (t) => {
@@ -94,7 +95,7 @@ describe("offline", { concurrency: 4 }, () => {
     const { proxy, open, blank } = await through(t);
     const page = await blank();
     const network = await networkOf(page);
-    // The module must be there, as from a service worker's cache.
+    // The page must have the SDK and its module already, as from a service worker's cache.
     await page.evaluate(() => Promise.all(["/sdk/index.js", "/sdk/semel.js"].map((path) => import(path))));
     await counted(page, proxy.url);
     await page.evaluate(async () => {

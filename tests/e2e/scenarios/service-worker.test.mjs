@@ -6,10 +6,10 @@ import { attempts, begin, first, madeOnce, neverMade, numberOf, pending, recover
 import { browse } from "../browser.mjs";
 import { gate, until } from "../lossy.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
-// A tab that passes for visible while it is not would never ask.
+// Without `isBare`, a hidden tab would count as visible, and never ask for a sync.
 const { server, browser, through } = await startBank(after, { start: (after) => browse(after, { isBare: true }) });
 
 test("after the last tab the service worker sends what is left, and the next page hears of it", LIMIT, async (t) => {
@@ -22,7 +22,7 @@ test("after the last tab the service worker sends what is left, and the next pag
   for (const deposit of [waiting, behind, lost]) await begin(page, deposit);
   await until(() => wire.held.length > 0 && unheard(proxy, lost) > 0, "one is in the network, and one ran unheard");
   await until(async () => (await pending(page)).length === 3, "the third is stored");
-  // Another site's tab comes to the front, and this one is closed: there is none of its site any more.
+  // A tab of another site comes to the front, and this one is closed. So no tab of its site is left.
   const other = await browser.tab("about:blank");
   await other.bringToFront();
   await until(() => page.evaluate(() => navigator.serviceWorker.ready.then(({ sync }) => sync.getTags()).then((tags) => tags.includes("semel"))), "it has asked");
@@ -32,7 +32,7 @@ test("after the last tab the service worker sends what is left, and the next pag
   await neverMade(server, waiting.account);
   proxy.calm();
   wire.open();
-  // Nobody but the service worker can have sent this one.
+  // Only the service worker can have sent this one.
   await until(async () => (await server.account(behind.account)).entries === 2, "what was behind has run");
 
   const next = await tab();

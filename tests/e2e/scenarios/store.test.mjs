@@ -1,4 +1,4 @@
-// Storage that fails in mid-request: it is full, or the browser has thrown away what was in it.
+// Storage that fails in mid-request: it is full, or the browser has deleted what was in it.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -6,7 +6,7 @@ import { answers, attempts, begin, first, madeOnce, make, neverMade, numberOf, p
 import { gate, until } from "../lossy.mjs";
 import { evicted, inMidRequest } from "./shared.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);
@@ -14,7 +14,7 @@ const { server, browser, through } = bank;
 
 const QUOTA_BYTES = 4 << 20;
 
-/** What a careless page does: it fills a database of its own until nothing more goes in. Resolves to how many bytes went in. */
+/** Fills a database of its own, as a careless page does, until nothing more goes in. Resolves to the number of bytes that went in. */
 async function fill() {
   const opening = indexedDB.open("careless");
   opening.onupgradeneeded = () => opening.result.createObjectStore("rows", { autoIncrement: true });
@@ -43,7 +43,7 @@ for (const reloads of [false, true]) {
     const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
     const { proxy, open, blank } = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
     const page = await blank();
-    // An origin of its own: what is left of its quota the browser remembers for a while.
+    // Each test has an origin of its own, because the browser remembers for a while how much of an origin's quota is left.
     await page.goto(page.url().replace("127.0.0.1", `${name}.localhost`));
     const devtools = await page.context().newCDPSession(page);
     const { origin } = new URL(page.url());
@@ -58,7 +58,7 @@ for (const reloads of [false, true]) {
     assert.deepEqual([error?.code, error?.executed, error?.cause], ["store-failed", "no", "store-full"]);
     proxy.calm();
     wire.open();
-    // Its outcome can't be stored, but its caller has it.
+    // The outcome can't be stored, but its caller gets it.
     const told = async () => (await answers(page)).filter(({ n }) => n !== fresh.n).map(({ n, status, text }) => `${n} ${status} ${text}`);
     const [flown, unknown] = [flight, lost].map(({ n, account }) => `${n} 200 ${first(account, 1)}`);
     await until(async () => (await told()).length > 0, "what was in the network is answered");
@@ -68,7 +68,7 @@ for (const reloads of [false, true]) {
       await page.reload();
       await open(page);
       await page.evaluate(() => bank.takeRecovered());
-      // Of neither does the next page know more than that it may have run.
+      // The next page knows only that both may have run.
       assert.deepEqual((await pending(page)).map(({ url }) => numberOf(url)).sort(), [flight.n, lost.n]);
     }
     await devtools.send("Storage.overrideQuotaForOrigin", { origin });
@@ -82,7 +82,7 @@ for (const reloads of [false, true]) {
   });
 }
 
-/** Throws away what the page's origin has in IndexedDB, as a browser does that runs out of space. */
+/** Deletes what the page's origin has in IndexedDB, as a browser does that runs out of space. */
 async function evict(page) {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Storage.clearDataForOrigin", { origin: new URL(page.url()).origin, storageTypes: "indexeddb" });
@@ -93,7 +93,7 @@ test("the store is evicted under a tab in mid-request: nothing runs twice, and w
 test("the store is evicted while the browser is closed: the page is told, nothing of it is sent again, and what is new goes on", LIMIT, async (t) => {
   const { proxy, open, blank, wire, page: before, flight, lost } = await inMidRequest(bank, t, "evicted");
   assert.equal(await before.evaluate(() => bank.storesLost), 0);
-  // The mark that it was there the browser writes down lazily: in the first seconds a kill -9 would lose that too.
+  // The browser is slow to write down that the store existed: in the first seconds, a kill -9 would lose that too. So it is closed.
   await browser.close();
   await browser.evict();
   await browser.start();

@@ -1,5 +1,5 @@
-// Several tabs of one origin: each request belongs to one of them, what a tab leaves goes on in another, and where two tabs
-// send one id all the same, it does no harm.
+// Several tabs of one origin: each request belongs to one of them, and another tab goes on with what a tab leaves behind. If two tabs send one id
+// after all, that does no harm.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -8,13 +8,13 @@ import { crash } from "../browser.mjs";
 import { gate, until } from "../lossy.mjs";
 import { leftOver, sameId } from "./shared.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);
 const { server, browser, through } = bank;
 
-/** Half of them are closed, the others crash: no page says goodbye. */
+/** Closes every second tab, and crashes the others. A crashed page can't say goodbye. */
 const end = (page, place) => (place % 2 === 0 ? page.close() : crash(page));
 
 for (const count of [2, 5]) {
@@ -27,7 +27,7 @@ test("five tabs at work at once: each sends its own and nobody else's, and each 
   const tabs = [];
   for (let n = 0; n < TABS; n += 1) tabs.push(await tab());
   for (const page of tabs) await page.evaluate(() => bank.takeRecovered());
-  // Each tab has deposits to the same accounts: they meet at the keys.
+  // All tabs make deposits to the same accounts, so they meet at the same keys.
   const deposits = tabs.map((_, place) => Array.from({ length: 6 }, (_, n) => small(`five-${n % 2}`, 2 ** (place * 3 + Math.floor(n / 2)))));
   const heard = await Promise.all(tabs.map((page, place) => page.evaluate((some) => Promise.all(some.map((deposit) => bank.deposit(deposit))), deposits[place])));
   for (const [place, own] of heard.entries()) {
@@ -35,7 +35,7 @@ test("five tabs at work at once: each sends its own and nobody else's, and each 
       const { account, amount } = deposits[place][index];
       assert.deepEqual([status, JSON.parse(text).id, Math.floor(JSON.parse(text).balance / amount) % 2], [200, account, 1]);
     }
-    // One tab's calls for one key run in the order of the calls.
+    // The calls of one tab for one key run in the order of the calls.
     for (const key of [0, 1]) {
       const entries = own.filter((_, index) => index % 2 === key).map(({ text }) => JSON.parse(text).entries);
       assert.deepEqual(entries, [...entries].sort((one, other) => one - other));
@@ -59,7 +59,7 @@ test("five tabs make one request under an id of the page's own, all at once: it 
   const made = tabs.map((page) => page.evaluate((deposit) => bank.depositAs("order-17", deposit), deposit));
   await until(() => wire.held.length > 0, "one is in the network");
   await until(async () => (await Promise.all(tabs.map(pending))).every((own) => own.length === 1), "all know of it");
-  // One that asked is gone, and asks again for what it has asked for.
+  // One of the tabs that made the request is reloaded, and asks for its outcome.
   const [reloaded] = tabs;
   made[0].catch(() => {});
   await reloaded.reload();

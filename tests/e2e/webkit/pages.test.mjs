@@ -4,7 +4,7 @@ import { after } from "node:test";
 import { playPages } from "../scenarios/pages.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { browser } = await browseWebKit(after);

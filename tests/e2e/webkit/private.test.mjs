@@ -1,4 +1,4 @@
-// What WebKit shows in a private window: it has IndexedDB there, in memory.
+// A private window of WebKit: it has IndexedDB, but in memory.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -7,7 +7,7 @@ import { until } from "../lossy.mjs";
 import { leaving, reload } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { isPrivate: true })).browser });

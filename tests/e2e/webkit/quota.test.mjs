@@ -1,4 +1,4 @@
-// What WebKit shows where it has no space left.
+// WebKit, where there is no space left.
 
 import { statfs } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,9 +7,9 @@ import { startBank } from "../bank.mjs";
 import { noRoom } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
-/** Room for the database, and for no body of a megabyte. */
+/** Enough for the database, but not for a body of a megabyte. */
 const QUOTA_BYTES = 1_000_000;
 
 const { blocks, bsize } = await statfs(tmpdir());

@@ -1,5 +1,5 @@
-// What WebKit shows: the scenarios that need nothing but its tabs, reloads, and `kill -9`, of all of it and of the process that keeps the rows; and a page that it keeps
-// whole when it is left.
+// The scenarios in WebKit: those that need only tabs, reloads, and `kill -9`, of the whole browser or of the process that stores the rows; and a page
+// that WebKit keeps in memory when it is left, and shows again.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +9,7 @@ import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** Past this, what runs hangs. */
+/** A run that takes longer hangs. */
 const LIMIT = { timeout: 120_000 };
 
 let webKit;
@@ -37,7 +37,7 @@ test("WebKit: a page that is left and shown again as it was goes on with what it
   await page.back();
   await until(() => page.evaluate(() => window.isShownAgain).catch(() => false), "it is shown again, and not loaded");
 
-  // It waits its turn: the first has no answer yet.
+  // This one waits for its turn, because the first has no answer yet.
   await begin(page, since);
   const other = await tab();
   await other.evaluate(() => bank.takeRecovered());
@@ -91,7 +91,7 @@ test("WebKit: the process of a tab is killed in mid-request: another tab goes on
   for (const deposit of [waiting, behind, lost]) await begin(page, deposit);
   await until(() => wire.held.length > 0 && unheard(proxy, lost) > 0, "one is in the network, and one ran unheard");
   await until(async () => (await pending(page)).length === 3, "the third is stored");
-  // WebDriver loses its session then, so it is by what the tab tells that the rest is known.
+  // WebDriver loses its session when the tab's process dies. So what comes after is known only from what the other tab reports.
   const from = browser.told.length;
   process.kill(crashing, "SIGKILL");
   try {

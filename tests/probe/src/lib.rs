@@ -1,6 +1,6 @@
-//! A handler that does what its path says, the worst included. The tests run it on `workerd` and natively.
+//! A handler that does what its path says, even the worst. The tests run it on `workerd` and natively.
 //!
-//! Every change first counts itself in a table, so that a test can see what was kept and what was undone.
+//! Every change first counts itself in a table, so that a test can see what was kept and what was rolled back.
 
 use semel_worker::{
     Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value,
@@ -49,7 +49,7 @@ impl Handler for Probe {
             "bad-sql" => Err(Failure::Sql(
                 context.sql.exec("SELECT nothing FROM nowhere", &[]).err().unwrap_or(SqlError(String::new())),
             )),
-            // The first row is there before it fails.
+            // The statement fails only after it has given its first row.
             "late-sql" => {
                 let rows = "SELECT json(value) FROM (SELECT '1' AS value UNION ALL SELECT 'x')";
                 Ok(Response::json(200, context.sql.exec(rows, &[])?.len().to_string()))
@@ -103,7 +103,7 @@ fn overflow(depth: u64) -> u64 {
     std::hint::black_box(overflow(std::hint::black_box(depth + 1))) + 1
 }
 
-/// Headers that are recorded, and those that must not be.
+/// Headers that are recorded, and headers that must not be.
 fn all_headers() -> Headers {
     Headers::from_iter([
         ("content-type", "text/plain; charset=utf-8"),
@@ -125,13 +125,13 @@ fn all_headers() -> Headers {
     ])
 }
 
-/// "once" in gzip: bytes that the runtime must hand on as they are.
+/// "once" in gzip. The runtime must hand these bytes on as they are.
 fn gzipped() -> Response {
     const ONCE: [u8; 24] = [31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 203, 207, 75, 78, 5, 0, 208, 115, 64, 115, 4, 0, 0, 0];
     Response { status: 200, headers: Headers::from_iter([("content-encoding", "gzip")]), body: ONCE.to_vec() }
 }
 
-/// What was sent comes back: type, body and every header of the application's.
+/// Answers with what was sent: the body, its type, and all headers that begin with `x-`.
 fn echo(request: &Request) -> Response {
     let mut headers = Headers::new();
     for (name, value) in request.headers.iter().filter(|(name, _)| name.starts_with("x-") || *name == "content-type") {
