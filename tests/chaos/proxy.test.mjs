@@ -35,7 +35,7 @@ async function proxied(t, shares) {
   });
   const post = async (body) => {
     const answer = await fetch(`${proxy.url}/accounts/a/deposit?n=${body}`, { method: "POST", headers: { "idempotency-key": `id-${body}` }, body: String(body) });
-    // The target answers half a request by itself.
+    // The target's HTTP server answers half a request with 400.
     if (answer.status === 400) throw new Error("400");
     return answer.text();
   };

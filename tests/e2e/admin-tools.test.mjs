@@ -11,7 +11,7 @@ import { labs } from "./lab.mjs";
 import { startLossy, until } from "./lossy.mjs";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 const KEY = "accounts/alice";
 

@@ -18,7 +18,7 @@ const RETENTION_S = 30;
 const OVERDUE_MS = 61_000;
 /** The first try, and the platform's six further ones. */
 const TRIES = 7;
-/** Longer than the longest pause between two tries. */
+/** Longer than the pause before the last try. */
 const GIVEN_UP_MS = 180_000;
 const KEY = "left-alone";
 

@@ -1,5 +1,5 @@
-// Who may ask for what, over HTTP on workerd: every route without a token, with another user's, with an expired one, and with one that does not allow
-// the route. Node's own cryptography makes the tokens. The routes of the layer are read from its source, so this test can't miss one.
+// Who may ask for what, over HTTP on workerd: every route without a token, with one that is not valid here, with an expired one, and with one that
+// does not allow the route. Node's own cryptography makes the tokens. The routes of the layer are read from its source, so this test can't miss one.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";

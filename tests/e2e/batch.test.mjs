@@ -267,7 +267,7 @@ test("a frame or a batch that is refused for its rate tells the key's clock, whi
 
 test("of a batch that is killed when all but its last have run nothing is kept", { timeout: 60_000 }, async () => {
   assert.deepEqual(statuses(await batch("middle", [change("/echo")])), ["executed"]);
-  // A request that is not surely newer than the object, or whose first-sent is in the future, is a suspect: it runs alone, in no shared commit.
+  // These are no suspects, so they share one commit. A suspect may be older than the object, or has a first-sent in the future, and runs alone.
   const firstSent = Math.floor(Date.now() / 1000);
   const elements = Array.from({ length: 249 }, () => change("/echo", { firstSent }));
   await killedIn("middle", [...elements, change("/spin", { firstSent })]);

@@ -65,7 +65,7 @@ test("what a call answers is recorded whole, in whatever form an answer can have
     zipped: [201, "bytes", null],
     brotli: [201, '{"made":"brotli"}', "application/json; charset=utf-8"],
     untyped: [201, '{"made":"brotli"}', null],
-    // Without a text type, the bytes of a body are handed on as they are.
+    // A body of these types may be any bytes. So bytes that are no UTF-8 do not show that it is still encoded.
     picture: [201, "\u{fffd}P", "image/png"],
     latin: [201, "\u{fffd}P", "text/plain; charset=iso-8859-1"],
   };

@@ -36,7 +36,7 @@ async function secretsFile(name, secrets) {
   return path;
 }
 
-/** Returns the folder that wrangler would upload, after checking it against the build. wrangler leaves a README beside it, which is removed. */
+/** Makes the folder that wrangler would upload, without the README that wrangler adds, and checks it against the build. */
 async function uploaded(name, ...args) {
   const folder = join(scratch, name);
   const printed = await dryRun("--outdir", folder, ...args);
@@ -124,7 +124,7 @@ test("what the Worker could not read is refused before anything is uploaded, and
   const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
   const read = (deployment) => unreadable(folder, { vars, given, ...deployment });
   assert.equal(await read({}), undefined);
-  // TOML gives these as a number and as a table.
+  // TOML gives these as a number and as an array of tables.
   assert.equal(await read({ vars: { ...vars, SEMEL_RATE_BURST: 5, SEMEL_KEY_RULES: [{ keys: "a/*", recordsMax: 1 }] } }), undefined);
   assert.match(await read({ vars: { ...vars, SEMEL_RATE_BURST: 0 } }), /^SEMEL_RATE_BURST is "0"; it must be/);
   assert.match(await read({ vars: { ...vars, SEMEL_ORIGINS: "app.example" } }), /^SEMEL_ORIGINS has "app.example"/);

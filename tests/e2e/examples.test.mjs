@@ -27,7 +27,7 @@ const SHOWN = { "examples/browser/index.html": "html", "examples/react/Deposit.j
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 /** The change never arrives. */
 const UNSENT = { loseRequests: 1, spare: ({ method }) => method !== "POST" };
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 /** How long installing and bundling an example may take: usually some seconds, but many more if the machine is busy or its disk cold. */
 const BUILT_MS_MAX = 60_000;

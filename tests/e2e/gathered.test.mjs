@@ -4,14 +4,14 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { Semel } from "../../sdk/npm/node.js";
-// The outbox loads this module with the first burst. Imported here, it is loaded by the second burst, however slow the disk is.
+// The outbox loads this module with the first burst. Imported here, it is there in time for the second burst, however slow the disk is.
 import "../../sdk/npm/session-node.js";
 import { startLossy, until } from "./lossy.mjs";
 import { otherSide } from "./other-side.mjs";
 import { serve } from "./server.mjs";
 
 const BURST = 200;
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const ledger = await serve(after, "ledger");
@@ -35,7 +35,7 @@ async function outbox(t, url, options) {
 
 const overlapping = (semel, path, key, body = '{"amount":1}') => semel.fetch(path, { method: "POST", body, key, ordered: false, headers: { "content-type": "application/json" } });
 const deposits = (semel, account, count) => Promise.all(Array.from({ length: count }, async () => (await overlapping(semel, `/accounts/${account}/deposit`, `accounts/${account}`)).json()));
-/** Checks that each answer shows the account after one more deposit of 1. Returns these numbers, sorted. */
+/** Checks that in each answer balance and entries are the same, because each deposit is 1. Returns these numbers, sorted. */
 const inOrder = (answers) => answers.map(({ balance, entries }) => (assert.equal(balance, entries), entries)).sort((one, next) => one - next);
 const upTo = (count, from = 0) => Array.from({ length: count }, (_, n) => from + n + 1);
 

@@ -28,7 +28,7 @@ const clock = async (what) => (await server.send("POST", "/probe/clock", { body:
 /** Requests with this header wait where they reach the Worker. Once the name is released, all go on in one turn. */
 const gate = (name) => ({ "probe-gate": name });
 
-/** Resolves to the log, with all that was printed until now: the line of a failure always comes, after all others. */
+/** Resolves to the log, with all that was printed until now. It sends a request that fails, whose line always comes, after all earlier ones. */
 async function printed(by = server) {
   const id = randomUUID();
   await by.send("POST", "/fail", { id, key: '"printed"' });
@@ -36,7 +36,7 @@ async function printed(by = server) {
   return by.log;
 }
 
-/** Resolves once so many more have come to the Worker than `before`. */
+/** Resolves once `count` more requests than `before` have come to the Worker. */
 async function haveCome(before, count) {
   for (let tries = 0; tries < 2_000; tries += 1) {
     if ((await came()) >= before + count) return;
@@ -172,7 +172,7 @@ test("so many go in one call, with so many bytes of heads and bodies, and those 
 
 test("what comes in further turns goes along as long as it comes, and no longer than so many turns", LIMIT, async () => {
   const apart = (turns) => ["apart", 1 + 24, 100, 0, WAITS_MS, turns];
-  // The first change of a call waits for turns. Each of up to 20 turns, or each second one, brings one more change.
+  // The first change of a call waits for up to 20 turns. Each turn, or each second one, brings one more change.
   assert.deepEqual(await gathered(apart(1)), { apart: [1, 20, 4] });
   assert.deepEqual(await gathered(apart(2)), { apart: [1, 10, 10, 4] });
   assert.deepEqual(await gathered(apart(3)), { apart: times(25, () => 1) });

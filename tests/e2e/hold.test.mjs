@@ -49,7 +49,7 @@ test("another process can have it too: it is free once both are gone", async (t)
   const server = await holder(t, join(scratch, "elsewhere"));
   const watching = await hold(folder, refuse);
   watching.add(server.pid);
-  // The state that is left if this process is killed: its own note is gone, the server's is there.
+  // It is as if this process were killed: its own file goes, and the server's stays.
   const [own] = (await readdir(folder)).filter((name) => name.startsWith(`${process.pid}-`));
   await rm(join(folder, own));
   await assert.rejects(hold(folder, refuse), { message: `held by ${server.pid}` });

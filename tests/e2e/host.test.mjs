@@ -16,7 +16,7 @@ const trap = () => {
 };
 
 /**
- * The object of a key at `NOW`. By default its engine answers everything; `engine` replaces functions of it. `log`: the calls to the engine and the
+ * The object of a key at `NOW`. By default its engine answers every request; `engine` replaces functions of it. `log`: the calls to the engine and the
  * storage, in order; `args`: the arguments of the calls to the engine.
  */
 function object(t, engine = {}, sockets = []) {

@@ -59,7 +59,7 @@ test("an issuer that is gone: its keys hold for a day, and are back with it", as
 test("a handler that panics gives nobody a rate back, and drops no keys", async (t) => {
   const { told, server, change } = await start(t, { SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "4" });
   const codes = [];
-  // The clock stands, so that no request becomes free again by itself.
+  // The clock stands, so no time passes in which the rate would allow another request.
   await server.send("POST", "/probe/clock", { body: "stands for 7" });
   for (const path of ["/panic", "/panic", "/panic", "/panic", "/panic", "/panic", "/echo"]) codes.push(await change(path));
   await server.line(/the module was restarted/);

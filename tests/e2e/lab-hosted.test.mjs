@@ -7,7 +7,7 @@ import { accounts, labs, result, text } from "./lab.mjs";
 import { gate, until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { url } = await serve(after, "ledger", {}, { assets: WWW_FOLDER });

@@ -9,7 +9,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 import { AMOUNT, CLICKS_MAX } from "../../www/lab/limits.js";
 import { until } from "./lossy.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 const SITE = "http://lab.test";
 
@@ -191,7 +191,7 @@ test("what is told while a journal is being opened is newer than what it reads, 
   await click(one);
   await one.evaluate(() => journal.sample({ atMs: 1, records: 1, tombstones: 0 }));
   await two.evaluate(async () => {
-    // This tab was told newer values than the database has that it is about to read.
+    // This tab knows newer values than the database that it is about to read.
     journal.clicks.set(1, { ...journal.clicks.get(1), semel: "answered" });
     journal.attempts.set("1-semel-x", { id: "1-semel-x", fate: "lost" });
     journal.samples = [{ atMs: 1, records: 1, tombstones: 0 }, { atMs: 2, records: 0, tombstones: 1 }];

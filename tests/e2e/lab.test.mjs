@@ -10,7 +10,7 @@ import { accounts, assertAgrees, labs, result, text, timeline } from "./lab.mjs"
 import { until } from "./lossy.mjs";
 import { npmStart } from "./npm-start.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 const THIRD = "#lose-requests=33&lose-answers=33";
 

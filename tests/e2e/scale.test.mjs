@@ -1,8 +1,8 @@
 // Very many rows at one key, on workerd: they must not make a start, a request or a look-up of an administrator take longer than a turn may.
 //
 // The tests bound the CPU time of the server during a request, because others use the machine too, and only the median of it: if others keep the
-// client from reading an answer, the server sweeps on meanwhile, and that time counts too. So the server itself counts what a request waits for: the
-// pages of the sweep between its arrival at the object and its answer, and their time.
+// client from reading an answer, the server sweeps on meanwhile, and that CPU time counts too. So the server itself counts what a request waits for:
+// the pages of the sweep between its arrival at the object and its answer, and their time.
 //
 // A million: SEMEL_SCALE=1000000 node --test tests/e2e/scale.test.mjs
 // And ten thousand keys in the inspector: SEMEL_KEYS=10000

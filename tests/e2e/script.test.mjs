@@ -328,7 +328,7 @@ test("a conflict that undoes its statement alone ends no object, though the clas
   }
 });
 
-/** Sends a batch to one key. None of its requests is a suspect, that is, may have crashed an earlier object. */
+/** Sends a batch to one key. None of its requests is a suspect: one that may have crashed an earlier object. */
 function batchOf(key, paths) {
   const firstSent = Math.floor(Date.now() / 1000);
   const elements = paths.map((path) => ({ id: randomUUID(), firstSent, method: "POST", path: `${path}?key=${key}` }));

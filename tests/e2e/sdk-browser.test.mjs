@@ -1,7 +1,7 @@
 // The SDK in Chromium, against workerd, through a lossy proxy, while pages, browser and server crash.
 //
-// Amounts are powers of two, so the balance of an account tells which deposits it has. It has as many entries as its balance has bits, so each
-// deposit was made once. Each answer of the ledger, too, tells which deposits had been made by then.
+// Amounts are powers of two, so the balance of an account tells which deposits it has. It has as many entries as its balance has ones in binary, so
+// each deposit was made once. Each answer of the ledger, too, tells which deposits had been made by then.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -11,7 +11,7 @@ import { acknowledged, until } from "./lossy.mjs";
 /** The change runs, but its answer is lost. Preflights and requests for the clock get their answers. */
 const UNHEARD = { loseAnswers: 1, spare: ({ method }) => method !== "POST" };
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { server, browser, through } = await startBank(after);

@@ -10,7 +10,7 @@ import { startBank } from "./bank.mjs";
 import { startLossy, until } from "./lossy.mjs";
 import { answerTo, answers, begin, expected, inOrder, isChange, playSessions, recovered, take, told } from "./scenarios/sessions.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);

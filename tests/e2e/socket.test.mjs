@@ -70,8 +70,8 @@ async function probing(t, more) {
 const echo = () => ({ id: randomUUID(), method: "POST", path: "/echo", headers: TEXT, body: "x" });
 
 /**
- * An issuer that does not answer until the test does, and a probe that gets LATE's key from it. `asked` resolves to the issuer's response. For the probe no
- * time passes, so neither clients that wait nor clients that are silent run out of time.
+ * An issuer that does not answer until the test does, and a probe that gets LATE's key from it. `asked` resolves to the issuer's response. For the
+ * probe no time passes, so neither clients that wait nor clients that are silent run out of time.
  */
 async function withoutKeys(t) {
   const silent = createServer();
@@ -420,7 +420,7 @@ test("many sockets of one key, opened and dropped at any moment, leave each depo
 test("who says nothing for ten seconds is let go; at a crowded key, the oldest of them makes room for who comes", { timeout: 30_000 }, async () => {
   assert.ok([evicted, ...strangers, crowded].every(({ status }) => status === 101));
   assert.deepEqual(await evicted.socket.closed, [4503, "unavailable"]);
-  // These are closed, and not refused: the network may have held up what they sent.
+  // Each was let in and closed later, not refused: the network may have held up what it sent.
   for (const { socket } of strangers) assert.deepEqual(await socket.closed, [4503, "unavailable"]);
   // The one that comes last may still speak, however many are silent.
   const quiet = await Promise.all(Array.from({ length: STRANGERS }, () => open(server.url, path("silent"))));

@@ -6,7 +6,7 @@ import { findFirefox } from "../../../scripts/setup/firefox.mjs";
 import { first, make, small, startBank } from "../bank.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 /** The value of the preference that denies other sites cookies and storage. */
 const NOT_OF_OTHER_SITES = 1;

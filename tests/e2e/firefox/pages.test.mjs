@@ -5,7 +5,7 @@ import { findFirefox } from "../../../scripts/setup/firefox.mjs";
 import { playPages } from "../scenarios/pages.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const path = await findFirefox();

@@ -6,7 +6,7 @@ import { startBank } from "../bank.mjs";
 import { noRoom } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 /** Enough for the database, but not for a body of a megabyte. */
 const QUOTA_KIB = 1_000;

@@ -7,7 +7,7 @@ import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseFirefox } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const path = await findFirefox();

@@ -5,7 +5,7 @@ import { after, test } from "node:test";
 import { begin, first, madeOnce, make, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 const DAY_MS = 24 * 60 * 60_000;
 /** How far two clocks of one machine may be apart, with the rounding to a second. */

@@ -8,7 +8,7 @@ import { browse } from "../browser.mjs";
 import { acknowledged, gate, until } from "../lossy.mjs";
 import { clockedLedger, forward } from "./clocked.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
@@ -40,8 +40,8 @@ const outcomeOf = async (account, id) => (await server.send("GET", `/semel/v1/ke
 test("a tab that is frozen in mid-request and thaws goes on with it at once, and no other has", LIMIT, async (t) => {
   const deposit = small("frozen", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
-  // The tab is frozen between two attempts, with no transaction open, because that would keep the store from all other tabs. The interval is long, so
-  // what it does when it thaws is caused by the thaw, and not by a timer.
+  // The tab is frozen between two attempts, because an open transaction would keep the store from all other tabs. The interval is long, so
+  // what the tab does when it thaws is caused by the thaw, and not by a timer.
   const page = await tab({ retryIntervalMs: 300_000 });
   await begin(page, deposit);
   await until(() => unheard(proxy, deposit) > 0, "it ran, and nobody knows");

@@ -6,7 +6,7 @@ import { startBank } from "../bank.mjs";
 import { crash } from "../browser.mjs";
 import { leaving, reload } from "./shared.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);

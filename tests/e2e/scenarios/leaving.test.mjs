@@ -5,7 +5,7 @@ import { after, test } from "node:test";
 import { attempts, begin, first, madeOnce, numberOf, recovered, small, startBank } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const { server, browser, through } = await startBank(after);

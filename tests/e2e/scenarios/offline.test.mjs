@@ -7,7 +7,7 @@ import { after, describe, test } from "node:test";
 import { answers, attempts, begin, first, madeOnce, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { until } from "../lossy.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 110_000 };
 const MINUTE_MS = 60_000;
 const LONG = { retryIntervalMs: 3_600_000 };

@@ -6,7 +6,7 @@ import { attempts, begin, first, madeOnce, neverMade, numberOf, pending, recover
 import { browse } from "../browser.mjs";
 import { gate, until } from "../lossy.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 // Without `isBare`, a hidden tab would count as visible, and never ask for a sync.

@@ -6,7 +6,7 @@ import { answers, attempts, begin, first, madeOnce, make, neverMade, numberOf, p
 import { gate, until } from "../lossy.mjs";
 import { evicted, inMidRequest } from "./shared.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);

@@ -8,7 +8,7 @@ import { crash } from "../browser.mjs";
 import { gate, until } from "../lossy.mjs";
 import { leftOver, sameId } from "./shared.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 60_000 };
 
 const bank = await startBank(after);

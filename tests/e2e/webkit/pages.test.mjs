@@ -4,7 +4,7 @@ import { after } from "node:test";
 import { playPages } from "../scenarios/pages.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const { browser } = await browseWebKit(after);

@@ -7,7 +7,7 @@ import { until } from "../lossy.mjs";
 import { leaving, reload } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { isPrivate: true })).browser });

@@ -9,7 +9,7 @@ import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
 import { browseWebKit } from "./browser.mjs";
 
-/** A run that takes longer hangs. */
+/** A test that takes longer than this hangs. */
 const LIMIT = { timeout: 120_000 };
 
 let webKit;
