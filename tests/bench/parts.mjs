@@ -188,7 +188,7 @@ async function latency({ servers, rounds, forMs }) {
 async function browser({ after, servers: [{ semel }], rounds, calls }) {
   const { beyond, boundBeyond, ...ms } = await inChromium(after, semel.url, { rounds, calls });
   const shown = (name) => `${ms[name].toFixed(2)} ms`;
-  return { rows: [judged("browser-sdk", { value: beyond, floor: ``fetch` ${shown("fetch")}, write ${shown("store")}, one after the other ${shown("both")}`, ours: `${shown("semel")}; by hand ${boundBeyond.toFixed(2)} ms beyond` })] };
+  return { rows: [judged("browser-sdk", { value: beyond, floor: `\`fetch\` ${shown("fetch")}, write ${shown("store")}, one after the other ${shown("both")}`, ours: `${shown("semel")}; by hand ${boundBeyond.toFixed(2)} ms beyond` })] };
 }
 
 async function written({ after }) {

@@ -1,4 +1,4 @@
-//! The boundary of the module: it reads every call, writes every action, and an input that can't be read changes
+//! Tests the boundary of the wasm module: the host reads every call and writes every action, and an input that can't be read changes
 //! nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -131,7 +131,7 @@ fn a_row_that_leaves_is_deleted_and_no_other() {
     let (ticket, row, attempt) = tab.sent("id-1", None);
     assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row)), [0]);
     assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row[1..])), [0], "nor what can't be read");
-    // No key has answered, so there is nothing to acknowledge.
+    // No key's object has answered, so there is nothing to acknowledge.
     tab.answered(attempt, 410, "semel-status:cancelled\n", "executed:no\nretry:never\n");
     assert_eq!(tab.change("id-1", Some(&row)), (0, Vec::new()), "it is only looked at");
     let asked = tab.next();
@@ -232,7 +232,7 @@ fn where_a_clock_has_jumped_nothing_is_asked_for_at_once() {
     assert_eq!(tab.asked, []);
 }
 
-/// The outbox may be closed by then.
+/// A store may run a change late, even after the outbox is closed. The change then affects only the row that its own request made.
 #[test]
 fn what_the_store_comes_to_late_is_done_to_its_own_row_alone() {
     for is_own in [true, false] {
@@ -264,7 +264,7 @@ fn the_network_goes_and_comes_back_and_counts_are_told_with_every_call() {
     tab.number(LOST, attempt);
     assert_eq!((tab.wakes_at, tab.asked.len()), (Some(GIVE_UP_AFTER_MS), 0), "only for the caller");
     for _ in 0..2 {
-        // ONLINE, since a request that waits for its interval then goes on at once.
+        // When the network comes back, a request that waits for its retry interval is sent at once.
         tab.number(ONLINE, 0);
         tab.change("id-1", Some(&row));
         let (attempt, ..) = tab.attempt();
@@ -294,7 +294,7 @@ fn who_asks_for_an_id_gets_the_answer_that_another_tab_kept_and_who_leaves_gets_
     tab.wake();
     assert_eq!(tab.change("id-2", Some(&joined)), (0, Vec::new()));
     assert_eq!((tab.wakes_at, tab.asked.len()), (Some(GIVE_UP_AFTER_MS), 0), "it looks no more");
-    // An id in hand has one request, so another payload gets no ticket.
+    // An id names one request. The same request gets the same ticket, another payload gets none (0).
     let again = integer(&tab.call(WATCH, |input| input.text("id-1")));
     assert_eq!(tab.request("id-1", Some("k")), again);
     assert_eq!(tab.request("id-1", Some("l")), 0);
@@ -303,7 +303,7 @@ fn who_asks_for_an_id_gets_the_answer_that_another_tab_kept_and_who_leaves_gets_
     }
 }
 
-/// The bytes of a call, whose parts usually have the right types.
+/// The bytes of a call. Most of its parts have the right types.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let integer = prop_oneof![0..4i64, Just(-1), Just(i64::MAX), Just(i64::MIN), any::<i64>()];
     let text = prop_oneof!["[a-z\":\n]{0,8}", Just("semel-status:executed\nsemel-key:\"k\"\n".to_owned())];

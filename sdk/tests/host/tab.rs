@@ -1,4 +1,4 @@
-//! A host that a test drives, and the actions that it asks for.
+//! A host that a test drives by its bytes, and the actions that it asks for.
 
 use semel_core::client::bytes::{Reader, Writer};
 use semel_core::client::{ATTEMPTS_MAX, Entry, REQUESTS_MAX, Row, codec};
@@ -35,7 +35,7 @@ pub type Described = (i64, String, String, String);
 /// A failure: code, executed, retry, detail, problem.
 pub type Why = (String, String, String, String, Vec<u8>);
 
-/// An action.
+/// An action that the host asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     Change(i64, String),
@@ -68,7 +68,7 @@ pub enum Asked {
 
 pub struct Told {
     pub wakes_at: Option<i64>,
-    /// The number of requests without an answer, and of paused ones.
+    /// How many requests have no answer, and how many are paused.
     pub counts: (i64, i64),
     pub result: Vec<u8>,
     pub asked: Vec<Asked>,
@@ -126,7 +126,8 @@ pub fn told(output: &[u8]) -> Told {
     Told { wakes_at, counts, result, asked: all }
 }
 
-/// A host, and what it asked for. Each call is first made cut short at every byte.
+/// A host, and the actions that it asked for. Before each call, the same input is tried cut short at every length: that must change
+/// nothing.
 #[derive(Default)]
 pub struct Tab {
     pub host: Host,
@@ -197,14 +198,15 @@ impl Tab {
         assert!(result.is_empty());
     }
 
-    /// Checks that this is the next action, and the only one.
+    /// Takes the next action, which must be the only one.
     #[track_caller]
     pub fn next(&mut self) -> Asked {
         assert_eq!(self.asked.len(), 1, "{:?}", self.asked);
         self.asked.remove(0)
     }
 
-    /// Makes the change that is the next action, and reports that it was committed. Returns what it wrote, given `row`.
+    /// Makes the change that the next action asks for, on the stored `row`, and reports it as committed. Returns what the host has
+    /// done with the row (0 leaves it, 1 writes it, 2 deletes it), and the row that it wrote.
     #[track_caller]
     pub fn change(&mut self, id: &str, row: Option<&[u8]>) -> (u8, Vec<u8>) {
         let Asked::Change(number, changed) = self.next() else { panic!("no change") };
@@ -249,13 +251,13 @@ impl Tab {
         }
     }
 
-    /// Lets time pass until the host wants to be woken.
+    /// Lets time pass until the host wants to be woken, and wakes it.
     pub fn wake(&mut self) {
         self.now_ms = self.wakes_at.expect("it is to be woken");
         self.number(WAKE, 0);
     }
 
-    /// Puts a request in hand whose first attempt is under way. Returns its ticket, its row and the attempt.
+    /// Makes a request, and lets its first attempt leave. Returns the request's ticket, its row and the attempt.
     pub fn sent(&mut self, id: &str, key: Option<&str>) -> (i64, Vec<u8>, i64) {
         let ticket = self.request(id, key);
         let (_, row) = self.change(id, None);
@@ -264,7 +266,7 @@ impl Tab {
         (ticket, row, attempt)
     }
 
-    /// An open host that knows the server's clock, with nothing in hand.
+    /// An open host that knows the server's clock and has no requests.
     pub fn ready() -> Self {
         let mut tab = Self::default();
         tab.open();
@@ -272,7 +274,7 @@ impl Tab {
         tab.change("first", None);
         let (health, ..) = tab.attempt();
         tab.answered(health, 200, &format!("semel-status:read\nsemel-now:{SERVER_MS}\n"), "");
-        // The row is gone meanwhile, so the request is not sent.
+        // The row counts as gone now, so the request fails and is not sent.
         tab.change("first", None);
         assert!(matches!(tab.next(), Asked::Failure { .. }));
         tab.number(DELIVERED, ticket);

@@ -1,4 +1,4 @@
-//! The boundary of a session: a request passes through it, and an input that can't be read changes nothing.
+//! Tests the boundary of the wasm module for a session: a request passes through it, and an input that can't be read changes nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 use proptest::collection::vec;
@@ -26,7 +26,7 @@ fn open_with(row: Option<&[u8]>) -> Vec<u8> {
     open_as(row, false)
 }
 
-/// The same. `is_kept`: the rows are not in a store.
+/// The same call. `is_kept`: no store has the rows, the module keeps them in memory.
 fn open_as(row: Option<&[u8]>, is_kept: bool) -> Vec<u8> {
     told(0, |input| {
         for text in ["semel sessions https://test alice", "tab", "alice"] {
@@ -65,7 +65,7 @@ fn request(id: &str) -> Vec<u8> {
     together(&[], &[id])
 }
 
-/// A call with the tickets of answers that were heard, and with new requests.
+/// A call with the tickets of the answers that callers have taken, and with new requests.
 fn together(heard: &[i64], ids: &[&str]) -> Vec<u8> {
     told(2, |input| {
         input.integer(heard.len() as i64);
@@ -125,7 +125,7 @@ fn sent(actions: &[u8]) -> (i64, String, String) {
     (attempt, target, lines)
 }
 
-/// A session that is taken over, with nothing in hand.
+/// A host that has taken over its session and has no requests.
 fn ready() -> Host {
     ready_as(false)
 }

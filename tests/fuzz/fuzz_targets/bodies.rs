@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::bodies`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::bodies`.
 
 #![no_main]
 

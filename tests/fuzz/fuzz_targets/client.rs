@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::client`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::client`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::desk`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::desk`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::engine`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::engine`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::headers`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::headers`.
 
 #![no_main]
 

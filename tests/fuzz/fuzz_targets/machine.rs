@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::machine`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::machine`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::paths`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::paths`.
 
 #![no_main]
 

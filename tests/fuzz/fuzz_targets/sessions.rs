@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::sessions`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::sessions`.
 
 #![no_main]
 

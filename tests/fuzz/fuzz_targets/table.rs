@@ -1,4 +1,4 @@
-//! Any bytes through `semel_properties::table`.
+//! Feeds arbitrary bytes to the checks of `semel_properties::table`.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
-//! A record as the columns of its row, and back.
+//! Converts a record to the columns of its row, and back.
 //!
 //! Invariants:
-//! - Principals and header lines that come again are a number in the row, and are never told apart from those that are not.
-//! - A row is read whole, or not at all.
+//! - A principal or header lines that recur are stored as a number. Whoever reads the record sees no difference.
+//! - A row is read completely, or not at all.
 
 use super::state::{Values, optional};
 use super::texts::{self, TEXT_BYTES_MAX, number_of};
@@ -11,29 +11,29 @@ use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::{LatestDeadline, Record};
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 
-/// All columns.
+/// All columns, in the order in which [`write`] passes their values.
 pub(in crate::server::storage) const COLUMNS: &str = "id, principal, first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried, \
      fingerprint, status, headers, body";
 
-/// The principal of a row as text.
+/// In SQL: the principal of a row as text.
 pub(in crate::server::storage) const PRINCIPAL: &str = "CASE typeof(principal) WHEN 'integer' \
      THEN (SELECT text FROM semel_texts WHERE number = principal) ELSE principal END";
 const HEADERS: &str = "CASE typeof(headers) WHEN 'integer' \
      THEN (SELECT text FROM semel_texts WHERE number = headers) ELSE headers END";
-/// What comes between, with as much as is enough to judge what becomes of a record.
+/// The columns between principal and fingerprint. With the principal, they are enough to decide what becomes of a record.
 const BARE: &str = "first_sent_s, at_ms, deadline_ms, state, lapses_ms, crashes, is_started, executed, carried";
 
-/// The columns of a record, as [`from_row`] takes them.
+/// The columns of a record, as [`from_row`] expects them.
 pub(super) fn columns() -> String {
     format!("{}, body", columns_before_body())
 }
 
-/// The same, but for the last.
+/// The same columns without the body, which is the last.
 pub(super) fn columns_before_body() -> String {
     format!("{PRINCIPAL}, {BARE}, fingerprint, status, {HEADERS}")
 }
 
-/// The columns of a record without fingerprint and outcome, as [`from_bare_row`] takes them.
+/// The columns of a record without fingerprint and outcome, as [`from_bare_row`] expects them.
 pub(in crate::server::storage) fn bare_columns() -> String {
     format!("{PRINCIPAL}, {BARE}")
 }
@@ -78,12 +78,12 @@ pub(in crate::server::storage) fn write(sql: &dyn Sql, id: &RequestId, record: &
     Ok(())
 }
 
-/// Reads a record.
+/// Reads a record from a row of [`columns`].
 pub(super) fn from_row(row: Row) -> Option<Record> {
     read_row(row, false)
 }
 
-/// A record without fingerprint and outcome, which may be large: both are empty.
+/// Reads a record from a row of [`bare_columns`]. Its fingerprint and its outcome, which may be large, are empty.
 pub(in crate::server::storage) fn from_bare_row(mut row: Row) -> Option<Record> {
     row.extend([const { Value::Null }; 4]);
     read_row(row, true)
@@ -121,7 +121,7 @@ fn read_row(row: Row, is_bare: bool) -> Option<Record> {
     })
 }
 
-/// What a record carries, as it is stored; nothing is `NULL`.
+/// The packed tombstones that a record carries, as they are stored: `NULL` if there are none.
 fn carried_value(carried: &Bundle) -> Value {
     Some(carried.as_bytes()).filter(|carried| !carried.is_empty()).into()
 }

@@ -1,11 +1,11 @@
 //! The rows of records.
 //!
 //! Invariants:
-//! - One row a record, written whole, but for what an attempt adds that does not execute.
-//! - A row that can't be read is an error, never a record that is not there.
+//! - A record is one row. The row is written whole, except by [`put_seen`]: an attempt that doesn't execute changes only some columns.
+//! - A row that can't be read is an error. It is never taken for a missing record.
 //!
-//! Here is what is asked of the tables by one id or a page of them; `together`: of many ids; `columns`, `state`: what a record is as a row;
-//! `texts`: what is a number there.
+//! This file has the statements about one id or a page of ids, and `together` those about many ids. `columns` and `state` convert a
+//! record to a row and back. `texts` has the texts for which rows store a number.
 
 mod columns;
 mod state;
@@ -32,7 +32,7 @@ pub(in crate::server) mod number {
     pub const ACKNOWLEDGED: i64 = 5;
     pub const EXPIRED: i64 = 6;
     pub const DISPATCHED: i64 = 7;
-    /// Those that are records; the others are tombstones and cancelled ids.
+    /// The states that count as records. The others are tombstones and cancelled ids.
     pub const RECORDS: [i64; 4] = [EXECUTED, POISONED, SUSPECT, DISPATCHED];
 }
 
@@ -46,7 +46,7 @@ pub fn find_bare(sql: &dyn Sql, id: &RequestId) -> Result<Option<Record>, SqlErr
     sql.desk().map_or_else(|| read(sql, id, true), |desk| desk.find(id, true))
 }
 
-/// Reads the record of an id from the tables.
+/// Reads the record of an id from the tables, past the desk.
 pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Option<Record>, SqlError> {
     let statement =
         format!("SELECT {} FROM semel_records WHERE id = ?1 LIMIT 1", if is_bare { bare_columns() } else { columns() });
@@ -55,10 +55,10 @@ pub(super) fn read(sql: &dyn Sql, id: &RequestId, is_bare: bool) -> Result<Optio
     rows.into_iter().next().map(|row| record(row).ok_or_else(|| unreadable(id))).transpose()
 }
 
-/// Above all ids, which are printable.
+/// Sorts after every id, because ids are printable.
 pub const ABOVE_ALL: &str = "\u{7f}";
 
-/// Up to `limit` records with ids below `above`, the last first, without fingerprints and outcomes.
+/// Up to `limit` records with ids below `above`, in descending order of ids, without fingerprints and outcomes.
 pub fn page(sql: &dyn Sql, above: &str, limit: i64) -> Result<Vec<(RequestId, Record)>, SqlError> {
     let statement =
         format!("SELECT {}, id FROM semel_records WHERE id < ?1 ORDER BY id DESC LIMIT +?2", bare_columns());
@@ -66,7 +66,7 @@ pub fn page(sql: &dyn Sql, above: &str, limit: i64) -> Result<Vec<(RequestId, Re
     rows.into_iter().map(|row| with_id(row, from_bare_row)).collect()
 }
 
-/// Up to `limit` ids that have a row, the last first.
+/// The highest ids that have a row, at most `limit`, in descending order.
 pub(super) fn last_ids(sql: &dyn Sql, limit: usize) -> Result<Vec<RequestId>, SqlError> {
     let statement = "SELECT id FROM semel_records ORDER BY id DESC LIMIT +?1";
     let id = |row: Row| row.into_iter().next()?.into_text().and_then(|id| RequestId::new(id).ok());
@@ -79,8 +79,8 @@ pub fn put(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<(), SqlErro
     sql.desk().map_or_else(|| write(sql, id, record), |desk| desk.change(id, Some(record)))
 }
 
-/// Writes what an attempt that did not execute changed: what [`Record::seen_again`] gives, that it was told the worst, and from when on a call counts.
-/// Answers whether there is a row.
+/// Writes what an attempt that didn't execute changed: what [`Record::seen_again`] returns, and of a dispatched record also how an
+/// attempt finds out what became of it, and its `at_ms`. Returns whether the row exists.
 pub fn put_seen(sql: &dyn Sql, id: &RequestId, record: &Record) -> Result<bool, SqlError> {
     let (lapses_ms, executed) = match record.state {
         State::Tombstone { lapses_ms, .. } => (Some(lapses_ms), None),
@@ -109,12 +109,12 @@ pub fn delete(sql: &dyn Sql, id: &RequestId) -> Result<(), SqlError> {
     )
 }
 
-/// Deletes the records with ids below `above`, down to `last`.
+/// Deletes the records with ids below `above`, down to and including `last`.
 pub fn delete_page(sql: &dyn Sql, above: &str, last: &RequestId) -> Result<(), SqlError> {
     sql.exec("DELETE FROM semel_records WHERE id < ?1 AND id >= ?2", &[above.into(), last.as_str().into()]).map(|_| ())
 }
 
-/// A row with the id at its end.
+/// Takes the id from the end of a row, and reads the rest with `record`.
 fn with_id<T>(mut row: Row, record: impl FnOnce(Row) -> Option<T>) -> Result<(RequestId, T), SqlError> {
     let id = row.pop().and_then(Value::into_text).and_then(|id| RequestId::new(id).ok());
     id.zip(record(row)).ok_or_else(unreadable_row)

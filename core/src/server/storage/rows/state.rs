@@ -1,8 +1,8 @@
-//! A record's state as values of its row, and back.
+//! Converts a record's state to values of its row, and back.
 //!
 //! Invariants:
-//! - Each state has its number, and is read with all that it has, or not at all.
-//! - What is read bare has an empty fingerprint and an empty outcome, whatever its row has.
+//! - Each state has its own number. A state is read with all its values, or not at all.
+//! - A state that is read bare has an empty fingerprint and an empty outcome, whatever its row has.
 
 use super::number;
 use crate::fingerprint::Fingerprint;
@@ -12,8 +12,9 @@ use crate::server::storage::record::{Finds, Outcome, State, TombstoneKind};
 use crate::server::storage::sql::Value;
 use std::sync::Arc;
 
-/// The values of a state, by column; a column that the state has no use for is `NULL`. What was sent elsewhere has in `crashes` how often, in
-/// `is_started` when it was sent first, in `executed` what finds out, and in `status` where it was sent: it has no status yet.
+/// The values of a state, by column. A column that the state doesn't use is `NULL`. [`State::Dispatched`] uses columns of other states:
+/// `crashes` for how often it was sent, `is_started` for when it was first sent, `executed` for how an attempt finds out what became
+/// of it, and `status` for where it was sent, because it has no outcome yet.
 pub(super) struct Values {
     pub state: i64,
     pub lapses_ms: Value,
@@ -27,7 +28,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Those of a state.
+    /// The values of a state.
     pub fn of(state: &State) -> Self {
         let [mut lapses_ms, mut crashes, mut is_started, mut executed] = [const { Value::Null }; 4];
         let [mut fingerprint, mut status, mut headers, mut body] = [const { Value::Null }; 4];
@@ -70,7 +71,8 @@ impl Values {
         Self { state, lapses_ms, crashes, is_started, executed, fingerprint, status, headers, body }
     }
 
-    /// The state that has them; `None`: none has. `is_bare`: fingerprint and outcome are not among them. An outcome is taken out.
+    /// The state with these values; `None` if no state has them. With `is_bare`, the values lack fingerprint and outcome. An outcome is
+    /// moved out of the values.
     pub fn take_state(&mut self, is_bare: bool) -> Option<State> {
         Some(match self.state {
             number::EXECUTED => {
@@ -121,7 +123,7 @@ pub(in crate::server::storage) fn outcome_values(outcome: &Outcome) -> [Value; 3
     [i64::from(outcome.status).into(), outcome.headers.to_lines().into(), outcome.body.as_slice().into()]
 }
 
-/// The outcome that has them. Once in the bundle is enough.
+/// The outcome with these values. Not inlined, so that the bundle has only one copy of the code.
 #[inline(never)]
 pub(in crate::server::storage) fn outcome_of(status: &Value, headers: Value, body: Value) -> Option<Outcome> {
     Some(Outcome {
@@ -135,7 +137,8 @@ fn no_outcome() -> Outcome {
     Outcome { status: 200, headers: Headers::new(), body: Vec::new() }
 }
 
-/// What an attempt finds out by, as a number: an instant until then; less than 0 the one before which nothing is proven. All are after 1970.
+/// How an attempt finds out, as a number: the instant of [`Finds::Until`], or the negated instant of [`Finds::Asked`]. All instants are
+/// after 1970.
 pub(super) fn finds_number(finds: Finds) -> i64 {
     match finds {
         Finds::Until(until_ms) => until_ms,
@@ -143,7 +146,8 @@ pub(super) fn finds_number(finds: Finds) -> i64 {
     }
 }
 
-/// Of one that was told the worst, earlier versions wrote a 2: an instant that has passed. Of one that is asked for they wrote nothing.
+/// Reads a number that [`finds_number`] made. Earlier versions wrote 2, an instant in the past, once an attempt had been told that
+/// nobody can know the outcome. For a request whose outcome can be asked for, they wrote `NULL`.
 fn finds_of(number: Option<i64>) -> Finds {
     match number.unwrap_or(-1) {
         proves_ms @ ..0 => Finds::Asked(proves_ms.wrapping_neg()),
@@ -159,14 +163,14 @@ fn executed_number(executed: Executed) -> i64 {
     }
 }
 
-/// Whatever can't be read must not be told as `no`: the client would make a new request.
+/// `None` if the value can't be read. Such a value must not be reported as `no`, because the client would then make a new request.
 fn executed_of(value: &Value) -> Option<Executed> {
     [Executed::No, Executed::Yes, Executed::Unknown]
         .into_iter()
         .find(|each| value.as_integer() == Some(executed_number(*each)))
 }
 
-/// An integer or nothing; the outer `None` is neither.
+/// An integer, or `NULL` as `Some(None)`. The outer `None` means that the value is neither.
 pub(super) fn optional(value: &Value) -> Option<Option<i64>> {
     match value {
         Value::Null => Some(None),

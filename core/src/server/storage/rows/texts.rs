@@ -1,27 +1,27 @@
-//! Texts that come again, which are a number in their rows.
+//! Texts that recur: rows store their number instead.
 //!
 //! Invariants:
-//! - A text has one number for ever, until all rows of the key go.
-//! - There are few of them, and none is long.
+//! - A text keeps its number until all rows of the key are deleted.
+//! - At most `TEXTS_MAX` texts have a number, and each of them is at most `TEXT_BYTES_MAX` long.
 
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 
-/// At most so many texts have a number: what a key is asked with differs little. The others stay in their rows.
+/// How many texts may have a number. Few are enough, because the requests of one key differ little. Any other text stays in its row.
 const TEXTS_MAX: i64 = 128;
-/// A longer text gets no number, so that all of them are a few pages at most.
+/// A longer text gets no number, so that all numbered texts take a few pages at most.
 pub(in crate::server::storage) const TEXT_BYTES_MAX: usize = 256;
 
-/// The number of a text, else the text itself.
+/// In SQL: the number of a text, or the text itself if it has none.
 pub(super) fn number_of(argument: &str) -> String {
     format!("coalesce((SELECT number FROM semel_texts WHERE text = {argument}), {argument})")
 }
 
-/// In SQL, an argument that is a text or the number of one: what comes from JavaScript is a float.
+/// In SQL: an argument that is a text or the number of one. The number is cast, because it comes from JavaScript as a float.
 pub(in crate::server::storage) fn stands_for(argument: &str) -> String {
     format!("iif(typeof({argument}) = 'text', {argument}, CAST({argument} AS INTEGER))")
 }
 
-/// The number of a text. It is given one, for the rows to come, if it has none and there is one to be given.
+/// The number of a text. A text without a number gets one, for the rows to come; if all numbers are taken, this is `None`.
 pub(in crate::server::storage) fn number(sql: &dyn Sql, text: &str) -> Result<Option<i64>, SqlError> {
     let number = |rows: Vec<Row>| rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
     let known = number(sql.exec("SELECT number FROM semel_texts WHERE text = ?1", &[text.into()])?);

@@ -1,4 +1,4 @@
-//! The rows of many records at once: each of these is one statement, however many ids there are.
+//! The rows of many records at once. Each of these functions runs one statement, however many ids it gets.
 
 use super::columns::{PRINCIPAL, columns_before_body, from_bare_row, from_row};
 use super::{number, with_id};
@@ -7,32 +7,32 @@ use crate::server::json::write::array;
 use crate::server::storage::record::Record;
 use crate::server::storage::sql::{Row, Sql, SqlError, Value};
 
-/// A record that was read with others.
+/// A record that was read together with others.
 pub(in crate::server::storage) struct Found {
     pub id: RequestId,
-    /// `None`: there is a row, which is to be read by itself.
+    /// `None`: the row exists, but has to be read by itself.
     pub record: Option<Record>,
     /// Whether fingerprint and outcome are left out.
     pub is_bare: bool,
 }
 
-/// An outcome with a longer body is not read together with others: all of them are in memory at once then.
+/// An outcome with a longer body is not read together with others, because those are all in memory at the same time.
 const TOGETHER_BYTES_MAX: i64 = 16 << 10;
 
-/// Reads the records of ids from the tables, all in one statement; those with a long body are each to be read by itself.
+/// Reads the records of ids from the tables, in one statement. A record with a long body is left to be read by itself.
 pub(in crate::server::storage) fn read_whole(sql: &dyn Sql, ids: &[RequestId]) -> Result<Vec<Found>, SqlError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    // Without its body an outcome can't be read.
+    // The body of such a record comes as `NULL`, so `from_row` can't read the outcome and returns `None`.
     let columns = format!("{}, iif(length(body) <= {TOGETHER_BYTES_MAX}, body, NULL)", columns_before_body());
     let (statement, arguments) = of_ids(&columns, &ids.iter().collect::<Vec<_>>());
     let found = |row| with_id(row, |row| Some(from_row(row))).map(|(id, record)| Found { id, record, is_bare: false });
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 
-/// Reads from the tables, in one statement, which of ids have a row, and of those that were executed the record without fingerprint and outcome:
-/// that is what becomes a tombstone, and what crosses to JavaScript for it are half as many values.
+/// Reads from the tables, in one statement, which of these ids have a row. For those that were executed, it reads the record without
+/// fingerprint and outcome. A tombstone needs no more, and half as many values come through JavaScript.
 pub(in crate::server::storage) fn read_executed(sql: &dyn Sql, ids: &[&RequestId]) -> Result<Vec<Found>, SqlError> {
     let columns = [PRINCIPAL, ", first_sent_s, at_ms, deadline_ms, carried, state"].concat();
     let (statement, arguments) = of_ids(&columns, ids);
@@ -50,11 +50,11 @@ pub(in crate::server::storage) fn read_executed(sql: &dyn Sql, ids: &[&RequestId
     sql.exec(&statement, &arguments)?.into_iter().map(found).collect()
 }
 
-/// The statement that reads these columns, and the id, of ids, and its arguments.
+/// The statement, with its arguments, that reads these columns and the id of each of these ids.
 fn of_ids(columns: &str, ids: &[&RequestId]) -> (String, Vec<Value>) {
     let select = ["SELECT ", columns, ", id FROM semel_records WHERE id "].concat();
     let text = |id: &RequestId| id.as_str().into();
-    // A request and the one that it acknowledges are what most come with. For a list SQLite makes a table, which takes it as long as a row.
+    // Most calls have one request and the one that it acknowledges. For a list, SQLite makes a table, which takes as long as reading a row.
     match *ids {
         [one] => (select + "= ?1", vec![text(one)]),
         [one, other] if one != other => {
