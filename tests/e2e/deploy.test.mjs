@@ -198,13 +198,8 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   const publics = [["ed25519"], ["rsa", { modulusLength: 2048 }], ["ec", { namedCurve: "P-256" }]].map((kind) => ({ ...generateKeyPairSync(...kind).publicKey.export({ format: "jwk" }), kid: "a" }));
   for (const key of publics) assert.equal(keys(set(key), "vars"), "", key.kty);
   const [ed, rsa, ec] = publics;
-<<<<<<< HEAD
   for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /an invalid public key/, JSON.stringify(key));
-  // A table of TOML's, which the Worker takes as well.
-=======
-  for (const key of [{ ...ed, x: "x" }, { ...rsa, n: undefined }, { ...ec, y: ec.x }, {}]) assert.match(keys(set({ ...key, kid: "a" }), "vars"), /a public key that is none/, JSON.stringify(key));
   // The Worker takes the key set as a table of TOML too.
->>>>>>> 263e7423 (The comments of the first sixteen end-to-end tests name who does what, and say what each helper returns)
   assert.equal(keys({ keys: [ed] }, "vars"), "");
   assert.match(keys(JSON.parse(KEYS), "vars"), /has an oct key/);
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);

@@ -1,12 +1,6 @@
-<<<<<<< HEAD
 //! A handler that does what its path says, even the worst. The tests run it on `workerd` and natively.
 //!
 //! Every change first counts itself in a table, so that a test can see what was kept and what was rolled back.
-=======
-//! A handler that does what the path of a request says, including crashes. The tests run it on `workerd` and natively.
-//!
-//! Every run first adds 1 to a counter in a table, so that a test can see what was committed and what was rolled back.
->>>>>>> 77d30d10 (The comments of the rows, the SDK's native tests, the probe and the fuzz targets say who does what)
 
 use semel_worker::{
     Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value,
@@ -55,11 +49,7 @@ impl Handler for Probe {
             "bad-sql" => Err(Failure::Sql(
                 context.sql.exec("SELECT nothing FROM nowhere", &[]).err().unwrap_or(SqlError(String::new())),
             )),
-<<<<<<< HEAD
             // The statement fails only after it has given its first row.
-=======
-            // The statement gives its first row, and fails on the second.
->>>>>>> 77d30d10 (The comments of the rows, the SDK's native tests, the probe and the fuzz targets say who does what)
             "late-sql" => {
                 let rows = "SELECT json(value) FROM (SELECT '1' AS value UNION ALL SELECT 'x')";
                 Ok(Response::json(200, context.sql.exec(rows, &[])?.len().to_string()))
@@ -113,11 +103,7 @@ fn overflow(depth: u64) -> u64 {
     std::hint::black_box(overflow(std::hint::black_box(depth + 1))) + 1
 }
 
-<<<<<<< HEAD
 /// Headers that are recorded, and headers that must not be.
-=======
-/// Headers that must be recorded, and headers that must not be.
->>>>>>> 77d30d10 (The comments of the rows, the SDK's native tests, the probe and the fuzz targets say who does what)
 fn all_headers() -> Headers {
     Headers::from_iter([
         ("content-type", "text/plain; charset=utf-8"),
@@ -145,11 +131,7 @@ fn gzipped() -> Response {
     Response { status: 200, headers: Headers::from_iter([("content-encoding", "gzip")]), body: ONCE.to_vec() }
 }
 
-<<<<<<< HEAD
 /// Answers with what was sent: the body, its type, and all headers that begin with `x-`.
-=======
-/// Answers with what was sent: the body, the content type, each header whose name begins with `x-`, and the path.
->>>>>>> 77d30d10 (The comments of the rows, the SDK's native tests, the probe and the fuzz targets say who does what)
 fn echo(request: &Request) -> Response {
     let mut headers = Headers::new();
     for (name, value) in request.headers.iter().filter(|(name, _)| name.starts_with("x-") || *name == "content-type") {
