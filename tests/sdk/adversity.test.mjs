@@ -1,4 +1,5 @@
-// Where several things go wrong at once, or a caller asks for what makes no sense: nobody is lied to, waits for ever, or loses an answer.
+// Tests what callers are told when several things go wrong at once, or when a call makes no sense: no error says something wrong, no caller
+// waits for ever, and no answer is lost. Most tests run an outbox on a store in memory (`Rows`) against the stub of a Worker.
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
@@ -9,7 +10,7 @@ afterEach(() => {
   for (const name of ["navigator", "document", "addEventListener"]) delete globalThis[name];
 });
 
-/** Two tabs on one store, each of which knows that the other lives. */
+/** A store for two tabs, each of which knows that the other lives. */
 function shared() {
   const store = new Rows();
   const living = new Set();
@@ -100,7 +101,7 @@ for (const [code, options, before] of [
 test("what WebKit's store lost the process of may be stored and sent by another, and its caller is told so", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
-  // In a worker it says so for as long as that lives, of what it has committed too.
+  // In a worker, WebKit rejects with this as long as the worker lives, even for what it has committed.
   store.before = async () => {
     throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
   };
@@ -113,7 +114,8 @@ test("what a frozen page had stored, and another has done with, is not stored an
   const { semel, server } = await outbox(t, { store });
   const { change } = store;
   let laterMs;
-  // Each change is made twice: the first time was committed, and not told of. A row that is still there is one that nobody has done with.
+  // The store makes each change twice: it committed the first time, but did not report it. A row that is still there is one that no other
+  // tab is done with.
   store.change = (id, to) =>
     change.call(store, id, (row) => {
       to(row);
@@ -139,7 +141,7 @@ test("what a page had stored that is closed since, and another has done with, is
     store.change = async (id, to) => {
       await change.call(store, id, to);
       await semel.close();
-      // Who finds nobody there takes it over.
+      // Another tab finds that this page has left, takes the row over, and is done with it.
       await change.call(store, id, () => undefined);
       resolve(await change.call(store, id, to).then(() => "made", ({ code }) => code));
     };
@@ -157,7 +159,7 @@ test("what a page had stored, and another has done with, may have run, though it
   store.change = async (id, to) => {
     store.change = change;
     await change.call(store, id, to);
-    // Whoever takes it over is done with it, within moments in which this page is frozen.
+    // Another tab takes the row over and is done with it, in the moments in which this page is frozen.
     await change.call(store, id, () => undefined);
     stop.abort();
     await change.call(store, id, to);
@@ -282,7 +284,7 @@ test("a hash of a form, whose boundary is random, is refused: two clicks would b
 
 test("who has subscribed hears of a change though another one throws", async (t) => {
   const { semel } = await outbox(t);
-  // What is thrown there must not fail the test by itself.
+  // An error that a subscriber throws must not fail this test.
   const { queueMicrotask } = globalThis;
   t.after(() => (globalThis.queueMicrotask = queueMicrotask));
   globalThis.queueMicrotask = (work) =>
@@ -290,7 +292,7 @@ test("who has subscribed hears of a change though another one throws", async (t)
       try {
         work();
       } catch {
-        // It was meant to.
+        // This is the error that the test throws.
       }
     });
   let isArmed = false;
@@ -347,7 +349,7 @@ test("a late acknowledgement of another tab does not delete a request that was m
   await until(() => slow.of("acks").length === 1, "the other tab acknowledges it too");
   await deposit(first, "a", { id: "y" });
   await until(() => !store.rows.has("x"), "it is acknowledged");
-  // Its tombstone is gone by now, say.
+  // Suppose that the tombstone of x is gone by now, so the id can be used again.
   server.each = (call, serve) => (call.id === "x" ? hang() : serve());
   deposit(first, "b", { id: "x" }).catch(() => {});
   await until(() => store.rows.has("x"), "it is stored");
@@ -360,7 +362,7 @@ test("a late acknowledgement of another tab does not delete a request that was m
 test("what is in hand may take more than 2 GiB of the module's memory", async (t) => {
   const { Instance } = WebAssembly;
   t.after(() => (WebAssembly.Instance = Instance));
-  // As many large bodies have it. What is not touched takes no room of the system.
+  // Many large bodies would make the memory as large. The system gives no room to pages that nothing touches.
   WebAssembly.Instance = class extends Instance {
     constructor(module) {
       super(module);

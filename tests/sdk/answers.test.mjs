@@ -1,4 +1,4 @@
-// What an answer means: the outcome, a definitive problem, or nothing.
+// Tests how the SDK reads an answer: as an outcome, as a definitive problem, or as neither, after which it sends again.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -11,25 +11,25 @@ const PROTOCOL = await readFile(new URL("../../PROTOCOL.md", import.meta.url), "
 const TYPES = await readFile(new URL("../../sdk/npm/index.d.ts", import.meta.url), "utf8");
 const FAILURES = await readFile(new URL("../../core/src/client/failure.rs", import.meta.url), "utf8");
 
-/** The table of codes: `{ code, status, executed, retry }`. */
+/** The table of codes in PROTOCOL.md: `{ code, status, executed, retry }`. */
 const CODES = [...PROTOCOL.matchAll(/^\| `([a-z-]+)` \| (\d{3}) \| (no|yes|unknown) \| (same-id|after-fix|never) \|/gm)].map(
   ([, code, status, executed, retry]) => ({ code, status: Number(status), executed, retry }),
 );
 
-/** The members of a union of strings in index.d.ts. */
+/** The members of a string union in index.d.ts. */
 function unionOf(name) {
   const [, union] = new RegExp(`export type ${name} =([^;]*);`).exec(TYPES);
   return [...union.matchAll(/"([^"]+)"/g)].map(([, member]) => member);
 }
 
-/** Lets the first attempts be answered by `strangers`, and the next by the stub. */
+/** Answers the first attempts with `strangers`, one each, and later ones with the stub. */
 async function answeredInstead(t, strangers, options) {
   const { semel, server } = await outbox(t, { onpaused: ({ error }) => assert.fail(error.message), ...options });
   server.each = (call, serve) => (call.kind === "change" ? (strangers[call.n - 1]?.(call, server) ?? serve()) : serve());
   return { semel, server };
 }
 
-/** What a browser's `fetch` gives for a redirect that is not followed; a Response that was made by hand can't be so. */
+/** What a browser's `fetch` returns for a redirect that it doesn't follow. A script can't make a Response of this type. */
 const opaqueRedirect = () => ({ type: "opaqueredirect", status: 0, headers: new Headers(), arrayBuffer: async () => new ArrayBuffer(0) });
 
 const NOT_DEFINITIVE = {
@@ -51,7 +51,7 @@ const NOT_DEFINITIVE = {
   "executed with status 500": () => new Response("{}", { status: 500, headers: { "semel-status": "executed" } }),
   "replayed with status 502": () => new Response("{}", { status: 502, headers: { "semel-status": "replayed" } }),
   "executed with status 304": () => new Response(null, { status: 304, headers: { "semel-status": "executed" } }),
-  // As Chromium gives it over plain HTTP, where the connection ends within the head.
+  // Chromium returns this over plain HTTP if the connection ends within the head.
   "executed, with none of the bytes that it said it has": () => new Response(null, { headers: { "content-length": "34", "semel-status": "executed" } }),
   "read, for a change": () => new Response("{}", { headers: { "semel-status": "read" } }),
   "an empty Semel-Status": () => new Response("{}", { headers: { "semel-status": "" } }),
@@ -156,7 +156,7 @@ test("every code of the table is answered to as it says", async (t) => {
     }
     if (retry === "after-fix") {
       await until(() => told.length === 1, `${code} pauses`);
-      // Of one attempt it says that it did not run. Of the request that can't be told.
+      // The server says that this attempt did not run. Of the request nobody can say that.
       assert.deepEqual([told[0].error.code, told[0].error.executed, told[0].error.retry, server.attempts.length], [code, "unknown", "after-fix", 1]);
       told[0].resume();
     }
@@ -178,7 +178,7 @@ test("the codes of the protocol in index.d.ts are those of PROTOCOL.md's table, 
 
 test("the codes of the client in index.d.ts are those of the core and of who closes, and each is explained", () => {
   const rows = [...FAILURES.matchAll(/^ {4}\w+ "([a-z-]+)" (No|Yes|Unknown) (SameId|AfterFix|Never) "/gm)];
-  // That of who closes is said by whoever drives the module: it may have trapped.
+  // The code `closed` is not in the core: the JavaScript around the module reports it, because the module may have trapped.
   const [code, executed, retry] = CLOSED;
   assert.deepEqual([executed, retry], ["unknown", "same-id"]);
   rows.splice(-1, 0, [undefined, code, "Unknown", "SameId"]);

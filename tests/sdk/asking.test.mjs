@@ -1,4 +1,4 @@
-// Ids: of one's own, by hash, and who else waits for the answer of one.
+// Tests request ids that the caller gives or that are hashes, and callers who wait for the answer of an id that somebody else sends.
 
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { CancelledError, ClosedError, FingerprintMismatchError, GaveUpError, OutcomeLostError } from "../../sdk/npm/node.js";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
-/** A call that is under way: `server` holds its answers until they are let go. */
+/** An outbox whose `server` holds back the answers to changes until `letGo()`. */
 async function held(t, options = {}) {
   const server = new Stub();
   let letGo;
@@ -80,7 +80,7 @@ test("ids that can't be ids are refused before anything is stored or sent", asyn
 test("keys that can't be keys are refused before anything is stored or sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
-  // The last is half of a character, which UTF-8 has none of.
+  // The last key ends in half of a surrogate pair, which UTF-8 can't encode.
   for (const key of ["", ".", "..", "a\nb", "\x7f", "x".repeat(513), "ä".repeat(257), 7, null, {}, "a\ud83d"]) {
     for (const call of [() => deposit(semel, "a", { key }), () => semel.session(key, "s", { store })]) assert.ok((await rejection(call())) instanceof TypeError, String(key));
   }
@@ -109,7 +109,7 @@ test("with hashes the same request is one while it is pending, and any part of i
     deposit(semel, "a", { id: "own" }),
   ];
   await sent(server, 8);
-  // Made after the answer, one that is the same would be refused.
+  // An equal call that is made after the answer would be refused, so all have to be made before it.
   await until(() => hashes === calls.length - 1, "those that are the same have joined");
   await new Promise((resolve) => setImmediate(resolve));
   letGo();
@@ -201,7 +201,7 @@ test("aborting one of two callers cancels for both, and aborting who only asks c
   assert.equal((await asking).name, "AbortError");
   const giveUp = new AbortController();
   const other = rejection(deposit(semel, "a", { id: "x", signal: giveUp.signal }));
-  // The next has its place only once those before it have theirs.
+  // The next call gets its place only after the calls before it have theirs.
   const next = deposit(semel);
   await until(() => semel.getSnapshot().pending === 2, "all are in hand");
   giveUp.abort();
@@ -213,7 +213,7 @@ test("aborting one of two callers cancels for both, and aborting who only asks c
 test("who asks for what another process sees to gets its answer, and aborting ends the waiting alone", async (t) => {
   const store = new Rows();
   const { semel: first, server, letGo } = await held(t, { store });
-  // It was open before, so that it takes nothing over.
+  // The second outbox is open before the request exists, so it doesn't take the request over.
   const { semel: second } = await outbox(t, { store, server });
   const answer = deposit(first, "a", { id: "x" });
   await sent(server);
@@ -280,12 +280,12 @@ test("close ends the waiting of who asks, and too many that wait are refused", a
   deposit(first, "a", { id: "x" }).catch(() => {});
   await sent(server);
   assert.equal((await within(rejection(semel.outcome("x", { signal: AbortSignal.abort() })), "it is aborted already", 5_000)).name, "AbortError");
-  // Nor does who has left wait.
+  // A caller who has left doesn't count as waiting either.
   const leaving = new AbortController();
   const gone = rejection(semel.outcome("z", { signal: leaving.signal }));
   leaving.abort();
   await gone;
-  // Who asks for the same is no further one.
+  // A second caller who asks for the same id doesn't count as another one.
   const waiting = [rejection(semel.outcome("x")), rejection(semel.outcome("x"))];
   assert.ok((await rejection(semel.outcome("y"))) instanceof RangeError);
   await semel.close();
@@ -323,7 +323,7 @@ test("an id that another tab uses again by the time that its acknowledged row is
   };
   const { semel } = await outbox(t, { store });
   await deposit(semel, "a", { id: "x" });
-  // It carries the acknowledgement.
+  // The second deposit carries the acknowledgement of x.
   await deposit(semel, "a");
   await until(() => store.log.some(([what]) => what === "remove"), "it is acknowledged");
   assert.deepEqual([...store.rows.keys()].includes("x"), true);

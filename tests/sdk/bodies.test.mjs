@@ -1,4 +1,4 @@
-// Bodies: streams, the limit, and what is stored is what is sent.
+// Tests the bodies of requests: streams, the limit of 1 MiB, and that every attempt sends exactly the bytes that are stored.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

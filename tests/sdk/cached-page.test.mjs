@@ -1,4 +1,4 @@
-// A page that the browser keeps whole when it is left, and shows again: the back/forward cache, in a Chromium as users have it.
+// Tests the back/forward cache in a normal Chromium: the browser keeps a whole page when the user leaves it, and may show it again.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +9,10 @@ import { until } from "./stub.mjs";
 const LIMIT = { timeout: 30_000 };
 const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)), isBare: true, isKept: true });
 
-/** An outbox of the page itself: what it sends is lost until `calm()`, where it is not calm from the start. Only waking has it sent again in time. */
+/**
+ * Opens an outbox in the page. Its `fetch` fails until `calm()` is called, unless `isCalmAtOnce`. The retry interval is so long that only a wake-up
+ * sends a request again within the test.
+ */
 const begin = async ([identity, isCalmAtOnce]) => {
   window.told = [];
   let isCalm = isCalmAtOnce;
@@ -29,7 +32,7 @@ const begin = async ([identity, isCalmAtOnce]) => {
   window.semel = await lab.outbox({ identity, fetch, onrecovered, retryIntervalMs: 300_000 });
 };
 
-/** A tab with a request that was sent, and has no answer. */
+/** A tab with a request that was sent and has no answer. */
 async function sending(t, identity) {
   const tab = await browser.tab();
   t.after(() => tab.close());
@@ -42,13 +45,13 @@ async function sending(t, identity) {
   return tab;
 }
 
-/** To another page of the origin; `back` resolves once the one before is there. */
+/** Goes to another page of the origin. The function that this returns goes back, and resolves once the first page is there again. */
 async function leave(tab) {
   const url = tab.url();
   await tab.goto(`${url}?next`);
   await tab.waitForFunction(() => window.lab);
   return async () => {
-    // It is not loaded, so there is nothing of that to wait for.
+    // A page from the cache is not loaded, so there is no load event to wait for.
     await tab.evaluate(() => void setTimeout(() => history.back()));
     await until(() => tab.evaluate((url) => location.href === url && window.lab !== undefined, url).catch(() => false), "it is there", LIMIT.timeout);
   };
@@ -69,7 +72,7 @@ test("a page that comes back out of the cache goes on at once, with its caller a
 test("where another page of the outbox is opened meanwhile, that one goes on, and the one in the cache is gone", LIMIT, async (t) => {
   const tab = await sending(t, "gone");
   const back = await leave(tab);
-  // The browser may throw the other away at once, and what was lost here would wait for its interval.
+  // The browser may discard the cached page at once. So the request must not be lost a second time here: it would then wait for its interval.
   await tab.evaluate(begin, ["gone", true]);
   await tab.waitForFunction(() => window.told.some((each) => each.startsWith("recovered")), undefined, { timeout: 20_000 });
   assert.deepEqual(await tab.evaluate(() => told), ['sent "x"', "recovered x 200"]);

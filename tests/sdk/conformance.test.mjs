@@ -1,4 +1,4 @@
-// The conformance suite: good stores pass, and each way to be wrong is found by the check that is for it.
+// Tests the conformance suite for stores: correct stores pass it, and for each kind of mistake the check that is meant for it fails.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { conformance } from "../../sdk/npm/conformance.js";
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-/** A store in memory as one would write it: storages by name, so it reopens and is shared. Mutants override a method. */
+/** A correct store in memory. Storages have names, so a store can be reopened and shared. The mutants override its methods. */
 class Memory {
   static storages = new Map();
   isClosed = false;
@@ -49,7 +49,7 @@ function checksOf(kind, options) {
   return conformance((name) => new kind(storages, name), options);
 }
 
-/** The names of the checks that fail, and what they say. */
+/** The names and messages of the checks that fail. */
 async function failures(kind, options) {
   const found = [];
   for (const { name, run } of checksOf(kind, options)) await run().catch(({ message }) => found.push([name, message]));
@@ -60,7 +60,7 @@ test("a store in memory does all that a store must", async (t) => {
   for (const { name, run } of checksOf(Memory)) await t.test(name, run);
 });
 
-/** A store of which each has bytes of its own, whoever gives or gets a row. */
+/** A store that copies each row on its way in and out, so no two holders share bytes. */
 function copying(store) {
   const change = (id, to) =>
     store.change(id, (row) => {
@@ -100,7 +100,7 @@ test("what opens no store, and what is no option, is told before anything is che
 });
 
 test("what a store does not claim is not asked of it", async () => {
-  // Each opening is a storage of its own.
+  // Each opening gets a new storage.
   class Forgetful extends Memory {
     rows = new Map();
   }
@@ -111,7 +111,7 @@ test("what a store does not claim is not asked of it", async () => {
   assert.equal(new Set(names()).size, names().length);
 });
 
-/** Ways to be wrong: the check that must find each, part of what it says, and the store. */
+/** Mistakes: the name of the check that must find each, a part of its message, and the store that makes it. */
 const WRONG = [
   ["a new storage is empty", "there are 1 rows, and 0", class extends Memory {
     constructor(storages, name) {
@@ -266,7 +266,7 @@ const WRONG = [
       this.rows = new Map(this.storage);
     }
     async close() {
-      // A third of what it held in memory is lost.
+      // The store writes its rows only now, and loses the first.
       if (!this.isClosed) [...this.rows].slice(1).forEach(([id, row]) => this.storage.set(id, row));
       return super.close();
     }
@@ -274,7 +274,7 @@ const WRONG = [
   ["what was called before close is done or rejected, never half", "while changes were under way", class extends Memory {
     async change(id, to) {
       this.check();
-      // It says done first.
+      // For ids that begin with `row-`, the store reports a change as done before it makes it.
       const closedSoon = turn().then(() => super.change(id, to));
       closedSoon.catch(() => {});
       if (!id.startsWith("row-")) await closedSoon;
@@ -294,7 +294,7 @@ const WRONG = [
   ["concurrent changes of one row by two openers lose none", "not one transaction for all openers", class extends Memory {
     #line = Promise.resolve();
     change(id, to) {
-      // One after the other in this opener, but not in all.
+      // Changes run one after the other within this opener, but not across openers.
       const changed = this.#line.then(async () => {
         this.check();
         const before = this.rows.get(id)?.slice();
@@ -306,7 +306,7 @@ const WRONG = [
     }
   }],
   ["concurrent changes of many rows by two openers lose none", "after two openers had put 200 rows at once", class extends Memory {
-    // One after the other for each row, but what is written is all of them, as with one file.
+    // The changes of one row run one after the other. But each change writes all rows, like a store that keeps them in one file.
     async change(id, to) {
       this.check();
       const turns = (this.rows.turns ??= new Map());
@@ -339,7 +339,7 @@ const WRONG = [
   }],
 ];
 
-/** A Map on a plain object, as it is often done. */
+/** A plain object in the role of a Map, a common mistake. */
 function objectAsMap() {
   const object = {};
   return {

@@ -1,4 +1,4 @@
-// The connections of the attempts in Node: kept while they answer, and never used again once an attempt has hung on them.
+// Tests the connections of attempts in Node: the SDK keeps a connection while it answers, and never uses it again after an attempt has hung on it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,12 +20,12 @@ for (const [when, hangs] of Object.entries(HANGS)) {
     const { semel } = await outbox(t, { url, fetch: globalThis.fetch, attemptTimeoutMs: 1_000 });
     stub.each = (call, serve) => (call.key === "accounts/hung" && call.n === 2 ? hangs(call) : serve());
     assert.equal((await deposit(semel, "before")).status, 200);
-    // Node takes a connection for free one turn after its answer has ended.
+    // Node counts a connection as free one turn after its answer has ended.
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal((await deposit(semel, "hung")).status, 200);
     const [before, hung, again] = stub.attempts;
     assert.deepEqual([stub.attempts.length, hung.id], [3, again.id]);
-    // The runtime may keep more than one.
+    // The runtime may keep more than one connection.
     const answered = [stub.calls[0], before].map(({ init }) => init.socket);
     assert.ok(answered.includes(hung.init.socket), "it hung on one that had answered, and was used again");
     assert.notEqual(again.init.socket, hung.init.socket);

@@ -1,4 +1,4 @@
-// Answers with a `Content-Encoding`: whoever asks reads them, however they came.
+// Tests answers with a `Content-Encoding`: the caller can read them, by whichever way they came (`fetch`, a batch, a socket).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,11 +10,11 @@ import { deposit, outbox, SessionStub } from "./session-stub.mjs";
 import { deposit as depositTo, outbox as plainOutbox, within } from "./stub.mjs";
 
 const ENCODED = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
-/** Each way is asked for these, in this order. The last is cut short. */
+/** The encodings that each test asks for, in this order. The body of the last is cut short. */
 const ENCODINGS = [undefined, "gzip", "br", undefined, "deflate", "gzip, gzip", "cut"];
 const BY_THEMSELVES = ["br", "gzip, gzip", "cut"];
 
-/** An element's answer as a key has it where the handler has encoded it. */
+/** An answer of a batch as the key's object stores it if the handler has encoded the body. */
 function encoded(answer, encoding) {
   if (!encoding) return answer;
   const body = (ENCODED[encoding] ?? gzipSync)(answer.body).subarray(0, encoding === "cut" ? 12 : undefined);
@@ -45,11 +45,11 @@ test("in a session, what can be decoded is, and the rest is asked for by itself 
       return [answer.status, answer.headers.get("content-encoding"), await answer.json()];
     });
     const answers = await within(Promise.all(calls), "all are answered");
-    // By itself it comes from `fetch`, which has decoded it.
+    // An answer that was asked for by itself comes from `fetch`, which has decoded it.
     assert.deepEqual(answers, ENCODINGS.map((encoding, n) => [200, BY_THEMSELVES.includes(encoding) ? null : (encoding ?? null), { ran: `${n}` }]), transport);
     assert.deepEqual(server.effects, ENCODINGS.map((_, n) => `${n}`), "each has run once, in order");
     const alone = server.frames.filter(({ path }) => !path.endsWith("/batch")).map(({ headers }) => headers.get("x-as"));
-    // By HTTP the first of all goes so as well.
+    // By HTTP, the first request also goes by itself, but it has no encoding.
     assert.deepEqual(alone.filter(Boolean), BY_THEMSELVES);
   }
 });

@@ -1,4 +1,4 @@
-// The classes of errors: one for each code, whichever copy of the package made them.
+// Tests the classes of errors: each code has one, and `instanceof` works whichever copy of the package (ES modules or CommonJS) made the error.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -35,7 +35,7 @@ test("an error that nobody catches is told in lines that can be read", async () 
     const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
     assert.equal(status, 1);
     assert.match(stderr, /^StoreError: store-unavailable: /m);
-    // Node shows the line that threw.
+    // Node prints the line of source that threw, so no line of the package may be long.
     assert.ok(Math.max(...stderr.split("\n").map(({ length }) => length)) < 1_000, stderr);
   }
 });
@@ -71,9 +71,9 @@ test("every code that a caller can get has its class, and both copies export the
   assert.deepEqual(Object.keys(cjs).sort(), declared);
   const codes = [...types.matchAll(/^ {2}\| "([a-z-]+)"/gm)].map(([, code]) => code);
   const clients = ["outbox-full", "store-failed", "gave-up", "closed", "outcome-lost"];
-  // What is sent again until it is answered otherwise reaches nobody.
+  // The SDK sends again after these codes, so no caller gets them. Only the error of `outcome-unknown` reaches callers: its class is in OTHERS.
   const again = ["not-seen", "attempt-expired", "in-flight", "locked", "outcome-unknown", "rate-limited", "rolled-back", "upstream-unreachable", "capacity", "unavailable"];
-  // Nor does a gap in a session. Transactions the SDK does not have.
+  // A session mends a gap itself, and the SDK has no transactions.
   again.push("sequence-gap", "transaction-aborted");
   const expected = [...codes, ...clients].filter((code) => !again.includes(code)).map(classOf);
   assert.deepEqual([...expected, ...OTHERS].sort(), declared);

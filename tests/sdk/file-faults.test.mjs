@@ -1,4 +1,5 @@
-// A disk that fails: what rejects has changed nothing, here and for others, and what resolved stays.
+// Tests the file store on a disk that fails: a change that rejects has changed nothing, for this process and for others, and a change that
+// resolved stays. The file system of a test fails where the test says so.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -14,7 +15,7 @@ const fail = (code) => () => {
   throw failure(code);
 };
 
-/** A store on a file system that fails on demand, with one row; and a healthy one beside it. */
+/** A store with one row, on a file system that fails on demand, and a second store on the same folder whose file system works. */
 async function faulty(t, options) {
   const folder = folderOf(t);
   const disk = faultyFs({});
@@ -25,11 +26,11 @@ async function faulty(t, options) {
   return { folder, disk, store, other };
 }
 
-/** An append that fails and can't be undone: once `last` has failed too, which is tried for that. */
+/** Starts an append that fails and can't be undone. Resolves once the store has called `last`, the last call of its attempt to undo it. */
 async function inDoubt(disk, store, last) {
   const before = disk.calls[last] ?? 0;
   let isSettled = false;
-  // It may never settle.
+  // The append may never settle.
   const appended = put(store, "a", "2").then(() => "made", (error) => error).finally(() => (isSettled = true));
   await until(() => disk.calls[last] > before, "it is tried to undo it");
   return { appended, isSettled: () => isSettled };
@@ -42,7 +43,7 @@ test("what waits goes in one append with one sync", async (t) => {
   const before = disk.calls.datasync;
   await Promise.all(Array.from({ length: 100 }, (_, n) => put(store, `row-${n}`, "1")));
   assert.equal(disk.calls.datasync - before, 1);
-  // What comes while a sync is under way goes in the next one.
+  // Changes that are made while a sync is under way all go into the next append.
   let called = [];
   disk.faults.datasync = () => {
     if (called.length === 0) called = Array.from({ length: 50 }, (_, n) => put(store, `more-${n}`, "1"));
@@ -64,7 +65,7 @@ test("nothing resolves before it is synced", async (t) => {
   let isDone = false;
   const changed = put(store, "b", "2").then(() => (isDone = true));
   await reached;
-  // In the same batch, and it has seen what is not durable yet.
+  // This gives the change time to resolve too early.
   await new Promise((resolve) => setTimeout(resolve, 30));
   assert.equal(isDone, false);
   disk.faults.datasync = undefined;
@@ -136,7 +137,7 @@ test("what a dead holder left is synced before anything rests on it, and written
     assert.deepEqual([syncs, generation(folder)], [1, expected]);
   }
   disk.faults.datasync = undefined;
-  // Where that fails as well, nobody gets the folder until it doesn't.
+  // If the new log can't be synced either, nobody gets the folder until it can.
   await child(t, "signal", folder, "SIGKILL").ended;
   disk.faults.datasync = disk.faults.sync = fail("EIO");
   assert.equal(told(await rejection(store.load())), "store-failed EIO");
@@ -164,14 +165,14 @@ test("a store that is closed while an append can't be undone leaves the folder t
   await store.close();
   assert.equal(isSettled(), false);
   await put(other, "b", "2");
-  // The cut was made at once, though it could not be made durable.
+  // The store cut the append off at once, although it could not make that durable.
   assert.deepEqual(await look(folder), { a: "1", b: "2" });
 });
 
 test("where the name of a new generation can't be made durable, nothing rests on it", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.datasync = fail("EIO");
-  // Of the new log, then of the folder.
+  // The first sync is of the new log, the second of the folder.
   let syncs = 0;
   disk.faults.sync = () => {
     syncs += 1;
@@ -202,7 +203,10 @@ test("a compaction that fails harms no change, and is tried again later", async 
   assert.deepEqual(await look(folder), { a: "1", small: "1", big: "y".repeat(100_000) });
 });
 
-/** That a call is made, and yet said to have failed, as over a network whose answers are lost; of those that `isMeant` takes, the first. */
+/**
+ * Makes a call of the file system and reports it as failed, as over a network whose answers are lost. This happens once, to the first call
+ * that `isMeant` accepts.
+ */
 const madeAndFailed = (disk, name, code, isMeant = () => true) => {
   disk.faults[name] = async ({ args, real }) => {
     if (!isMeant(...args)) return undefined;
@@ -216,7 +220,7 @@ test("a generation that has its name, though it is said to have none, is not lef
   for (const code of ["EIO", "ENOENT"]) {
     const { folder, disk, store, other } = await faulty(t);
     madeAndFailed(disk, "rename", code);
-    // Else it is looked at as the lock is taken next.
+    // Releasing the lock fails too. Otherwise the store would look at the folder anew when it next takes the lock, and find the generation.
     disk.faults.unlink = ({ args }) => (disk.faults.rename === undefined && /lock\.\d+$/.test(args[0]) ? ((disk.faults.unlink = undefined), fail("EIO")()) : undefined);
     for (let n = 0; n < 11; n += 1) await put(store, "big", "x".repeat(100_000));
     await until(() => disk.faults.rename === undefined, "it is compacted");
@@ -243,7 +247,7 @@ test("where it can't be seen whether a generation has its name, nothing is appen
 
 test("while the names of a folder can't be made durable, a log that is written anew each second takes the room of one", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
-  // Of a generation the file is synced, and then the folder.
+  // For each generation, the store syncs the file and then the folder. The second sync fails.
   let syncs = 0;
   disk.faults.sync = () => ((syncs += 1) % 2 ? undefined : fail("EIO")());
   disk.faults.datasync = () => {
@@ -263,13 +267,13 @@ test("an owner whose name is made, though it is said not to be, lives", async (t
   const { disk, store } = await faulty(t);
   const presence = store.presence("owner");
   madeAndFailed(disk, "link", "EIO", (_, path) => path.endsWith("owner.owner"));
-  // In the turn in which it is announced, so that this waits for that.
+  // This change waits for the turn in which the owner is announced.
   assert.equal(told(await rejection(put(store, "b", "1"))), "store-failed EIO");
   await put(store, "b", "1");
   assert.deepEqual(await presence.alive(), ["owner"]);
 });
 
-/** Makes it impossible, for one time, to see whether the store still has its lock. */
+/** Makes the store fail once to see whether it still has its lock. */
 const unseen = (disk) => {
   for (const name of ["stat", "readFile"]) disk.faults[name] = ({ args }) => (/lock\.\d+$/.test(String(args[0])) ? ((disk.faults[name] = undefined), fail("EIO")()) : undefined);
 };
@@ -285,7 +289,7 @@ test("after a sync that fails the log is written anew also where it is read agai
   assert.equal(generation(folder), 2);
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
   await put(store, "c", "1");
-  // It is read again, with nothing in doubt.
+  // The store reads the log again, this time with nothing in doubt.
   disk.faults.datasync = () => {
     disk.faults.datasync = undefined;
     unseen(disk);
@@ -301,7 +305,7 @@ test("what was found of an append is stored, though the log is written anew befo
   let syncs = 0;
   disk.faults.datasync = ({ n }) => {
     if (n === before + 1) unseen(disk);
-    // It is read, and written anew. The name of that can't be made durable, nor seen whether the lock is still there.
+    // The store reads the log and writes it anew. Then it can't make the name of the new log durable, or see whether it still has its lock.
     if (n !== before + 2) return;
     disk.faults.sync = () => {
       syncs += 1;
@@ -360,7 +364,7 @@ test("a store that can't write its name leaves nothing behind at each try", asyn
   assert.deepEqual(readdirSync(folder), []);
 });
 
-/** A small file system where the system lets us mount one, else one that counts. */
+/** A small file system if the system lets the test mount one, else one that counts bytes. */
 function smallDisk(t) {
   const folder = mkdtempSync(join(tmpdir(), "semel-"));
   t.after(() => {

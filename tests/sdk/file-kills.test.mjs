@@ -1,4 +1,4 @@
-// The file store among processes: kills at any moment, several at a time, and holders that are dead or stopped.
+// Tests the file store with several processes: processes that are killed at any moment, and holders of the folder that are dead or stopped.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -12,8 +12,9 @@ import { clock, rejection } from "./stub.mjs";
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
- * Kills a writer again and again; after each kill everything that it reported is there, and nothing is half. Each has reported one more than the one before, up to
- * `most`, and is killed at any moment after that: how much is written is no matter of how fast that is.
+ * Kills a writer again and again. After each kill, every row that it reported is there, and no row is half written. A writer is killed at a random
+ * moment after it has reported some rows: each writer reports one more than the one before, up to `most`. So the number of rows doesn't depend on
+ * how fast the machine is.
  */
 async function killWriters(t, { kills, rowBytes, most, aliveMs }) {
   const folder = folderOf(t);
@@ -49,7 +50,7 @@ async function killWriters(t, { kills, rowBytes, most, aliveMs }) {
 test("what a process reported before a kill is there, and nothing is half: 120 kills", { timeout: 180_000 }, async (t) => {
   const { folder, reported } = await killWriters(t, { kills: 120, rowBytes: 500, most: 20, aliveMs: 10 });
   assert.ok(reported > 1_000, String(reported));
-  // The dead leave nothing but the log, and the base of the lock.
+  // The killed processes leave only the log and the base of the lock.
   assert.deepEqual(readdirSync(folder).map((name) => name.replace(/\d+/, "N")).sort(), ["lock.N", "semel.N.log"]);
 });
 
@@ -169,7 +170,7 @@ test("who can't be judged is alive, and who is of another namespace is dead once
   assert.equal(identity.pid, other.pid);
   const elsewhere = { ...identity, pid: 999_999, space: "pid:[1]" };
   const deaf = { ...elsewhere, listens: undefined };
-  // As in a container of LXC or systemd-nspawn: there each has a boot of its own.
+  // In a container of LXC or systemd-nspawn, the boot id differs too.
   const contained = { ...elsewhere, boot: "another" };
   const judged = () => Promise.all([identity, elsewhere, contained, deaf].map((each) => isDead(each, folder)));
   assert.deepEqual(await judged(), [false, false, false, false]);
@@ -177,7 +178,7 @@ test("who can't be judged is alive, and who is of another namespace is dead once
   assert.deepEqual(await judged(), [false, false, false, false]);
   await other.kill();
   assert.deepEqual(await judged(), [true, true, true, false]);
-  // The number is in use again, by a process that started later; and what was before this boot is gone.
+  // The first one's process id is in use again, by another process. The second one is from before this boot.
   assert.deepEqual(await Promise.all([{ ...identity, pid: process.ppid }, { ...deaf, boot: "another" }].map((each) => isDead(each, folder))), [true, true]);
 });
 

@@ -1,4 +1,4 @@
-// The folder's lock, where somebody is too slow: stopped between two calls of the system while others take turns and die.
+// Tests the lock of the file store's folder when a store is too slow: it stops between two system calls, while other stores take the lock or die.
 
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { clock, rejection, until } from "./stub.mjs";
 
 const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
 
-/** Holds every call `name` to the path `lock.{number}` until `go`. */
+/** Holds the next call `name` for the path `lock.{number}` until `go`. */
 function stopAt(disk, name, number) {
   let go;
   const stopped = new Promise((resolve) => {
@@ -28,7 +28,7 @@ const broken = () => {
   throw failure("EIO");
 };
 
-/** A store that holds the folder until `go`. */
+/** A store that holds the folder's lock until `go`. */
 async function holder(t, folder) {
   const disk = faultyFs({});
   const store = storeIn(t, folder, { fs: disk.fs });
@@ -47,7 +47,7 @@ async function holder(t, folder) {
 
 const dies = (t, folder) => child(t, "signal", folder, "SIGKILL").ended;
 
-/** A store that is stopped right before it takes the name `lock.1`, while so many holders die; then somebody else holds the folder. */
+/** A store that is stopped right before it takes the name `lock.1`. Meanwhile `deaths` holders die, and then a third store holds the folder. */
 async function tooSlow(t, deaths) {
   const folder = folderOf(t);
   const disk = faultyFs({});
@@ -66,11 +66,11 @@ async function tooSlow(t, deaths) {
   return { folder, disk, stop, changed, third, hasRun: () => hasRun };
 }
 
-/** That the slow one goes on only after the holder. */
+/** Checks that the slow store goes on only after the holder has let go. */
 async function mustWithdraw({ folder, disk, stop, changed, third, hasRun }) {
   const before = disk.calls.link;
   stop.go();
-  // It has tried, and has begun to wait.
+  // The slow store has tried to take the lock, and now waits.
   await until(() => disk.calls.link > before && readdirSync(folder).some((name) => name.startsWith("want.")), "it waits");
   assert.equal(hasRun(), false);
   assert.equal(existsSync(join(folder, "lock.1")), false, "it took its name back");
@@ -104,7 +104,7 @@ test("it withdraws though it takes what a dead one left below for the base", { t
   await look(folder);
   const third = await holder(t, folder);
   assert.deepEqual(locks(folder), ["lock.5", "lock.6"]);
-  // Left by one that died before it could take its name back.
+  // A process left this file: it died before it could take its name back.
   writeFileSync(join(folder, "lock.0"), dead);
   const disk = faultyFs({
     readdir: async ({ n, real }) => (n === 1 ? (await real()).filter((name) => !/^lock\.[56]$/.test(name)) : undefined),
@@ -137,9 +137,9 @@ test("a lock that can't be released is released by the next call", async (t) => 
 test("a lock that can't be released, or taken to the end, is let go of by itself, for others may wait", { timeout: 30_000 }, async (t) => {
   const given = {
     released: (disk) => (disk.faults.unlink = broken),
-    // The name is there, and whoever has made it does not come to know that it holds it.
+    // The store makes the name, but then can't find out that it holds the lock.
     taken: (disk) => (disk.faults.link = async ({ real }) => (await real(), (disk.faults.readdir = broken), true)),
-    // As the log is written anew, it can't be seen whether the name is still there.
+    // While the store writes the log anew, it can't see whether its name is still there.
     seen: (disk) => (disk.faults.sync = () => ((disk.faults.stat = disk.faults.readFile = broken), undefined)),
   };
   for (const [name, fails] of Object.entries(given)) {
@@ -160,7 +160,7 @@ test("a lock that was lost sight of is let go of by itself, though it can't be s
   const disk = faultyFs({});
   const [store, other] = [storeIn(t, folder, { fs: disk.fs }), storeIn(t, folder, { busyMs: 100 })];
   await put(store, "a", "1");
-  // The next turn begins with a log that can't be read.
+  // The log has changed, so the store's next turn begins by reading it, which fails.
   await put(other, "a", "2");
   const isLock = (path) => /lock\.\d+$/.test(String(path));
   disk.faults.read = () => {
@@ -180,7 +180,7 @@ test("a name of a lock that is there already, by the call that makes it, is let 
   const disk = faultyFs({});
   const [store, other] = [storeIn(t, folder, { fs: disk.fs, busyMs: 0 }), storeIn(t, folder, { busyMs: 100 })];
   await put(store, "a", "1");
-  // As over a network that says it twice.
+  // A network may deliver a call twice: the second finds the name that the first has made.
   disk.faults.link = async ({ real }) => {
     disk.faults.link = undefined;
     await real();
@@ -233,7 +233,7 @@ test("a lock that somebody has removed is held no more: nothing is done in a fol
   assert.equal(existsSync(folder), false);
 });
 
-/** A store with one row, whose folder loses the names of its locks once it calls `name` next; and then `meanwhile` is awaited. */
+/** A store with one row. `lose(name, meanwhile)` removes the names of its locks when it next calls `name`, and then awaits `meanwhile`. */
 async function losing(t, options) {
   const folder = folderOf(t);
   const disk = faultyFs({});
@@ -293,7 +293,7 @@ test("what was appended to a log that somebody has made anew meanwhile is not st
   lose("datasync", async ({ real }) => {
     await real();
     rmSync(logIn(folder));
-    // As long as the one before, with the same name.
+    // The new log is as long as the one before, and has the same name.
     const fresh = storeIn(t, folder);
     for (const id of ["a", "b"]) await put(fresh, id, "1");
   });
@@ -333,7 +333,7 @@ test("while it can't be seen what became of an append, its call doesn't settle",
   assert.equal(told(await rejection(put(store, "c", "1"))), "store-failed EIO");
   assert.equal(isSettled, false);
   disk.faults.readdir = undefined;
-  // By itself.
+  // The store finds out by itself.
   await changed;
   assert.deepEqual(await look(folder), { a: "1", b: "1" });
 });
@@ -364,7 +364,7 @@ test("a store that is closed learns first what became of an append, once that ca
 test("a log is not written anew from what was before somebody else's turn", async (t) => {
   const { folder, store, other, lose } = await losing(t);
   for (let n = 0; n < 11; n += 1) await put(store, "big", `${n % 10}`.repeat(90_000));
-  // It has the log open already, and the row is so long that it does not write it anew itself.
+  // The other store has the log open already, and its row is so long that it doesn't write the log anew itself.
   await other.load();
   const long = "c".repeat(1_200_000);
   let changed;
@@ -375,7 +375,10 @@ test("a log is not written anew from what was before somebody else's turn", asyn
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", big: "x".repeat(90_000), c: long }));
 });
 
-/** The same, where a lock could not be released, and was removed then. From then on it could be: the store tries that each second, and would keep a name that it makes meanwhile. */
+/**
+ * Like `losing`, but the store failed to release a lock, which was removed then. From now on the store could release it: it tries that each second,
+ * and would keep a name that it makes meanwhile.
+ */
 async function unreleased(t) {
   const lost = await losing(t);
   const { folder, disk, store } = lost;
@@ -408,7 +411,7 @@ test("a store that finds its name gone when it lets go of it reads the log anew"
     rmSync(logIn(folder));
     const fresh = storeIn(t, folder);
     for (const id of ["c", "d"]) await put(fresh, id, "1");
-    // It may hold the folder for a moment yet: then its name is the one that goes.
+    // The fresh store may hold the folder for a moment longer. Then the name that goes would be its own.
     await fresh.close();
     isMade = true;
   });
@@ -445,7 +448,7 @@ test("a store of another realm of this thread lives while it listens", async (t)
   const identity = new Identity(folder);
   await identity.listen();
   const known = globalThis[Symbol.for("semel.file.open")];
-  // As another realm has it, which has a `globalThis` of its own.
+  // Another realm has a `globalThis` of its own, which doesn't know the instance.
   known.delete(identity.instance);
   const read = readIdentity(identity.text, "self");
   assert.equal(await isDead(read, folder), read.listens !== true);
@@ -464,7 +467,7 @@ test("a process that was stopped while it looked for the lock looks once more be
     if (!basename(args[0]).startsWith("lock.")) return undefined;
     disk.faults.readFile = undefined;
     const text = await real();
-    // By the time that it goes on, the holder has let go.
+    // Before the store goes on, the holder has let go.
     await held.go();
     await until(() => locks(folder).length === 1, "only the base is left");
     later(60_000);

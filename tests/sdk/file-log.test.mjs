@@ -1,4 +1,4 @@
-// The bytes of the log: cut off anywhere, with a byte changed anywhere, half written, of another version.
+// Tests damaged logs of the file store: cut off at any byte, with any byte changed, half written, or of another version.
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { rejection } from "./stub.mjs";
 
 const damaged = { name: "StoreError", code: "store-damaged" };
 
-/** A log of a few commits: its bytes, and after each commit its length and the rows. */
+/** A log of a few commits: its bytes, and after each commit its length and the stored rows. */
 async function smallLog(t) {
   const folder = folderOf(t);
   const store = storeIn(t, folder);
@@ -27,7 +27,7 @@ async function smallLog(t) {
   return { folder, name: logIn(folder).slice(folder.length + 1), bytes: readFileSync(logIn(folder)), states };
 }
 
-/** A folder with nothing but this log. */
+/** A folder that contains only this log. */
 function folderWith(folder, name, bytes) {
   const made = join(folder, `copy-${readdirSync(folder).length}`);
   mkdirSync(made);
@@ -53,7 +53,7 @@ test("a log that is cut off at any byte opens with all that is whole, and goes o
 test("a log that is shorter than it began is damaged, not empty", async (t) => {
   const { folder, name, bytes } = await smallLog(t);
   for (let cut = 0; cut < HEADER_BYTES; cut += 1) await assert.rejects(look(folderWith(folder, name, bytes.subarray(0, cut))), damaged, String(cut));
-  // What a generation begins with was durable before it had its name.
+  // The rows that a new generation begins with are durable before the log gets its name, so a log without them is damaged.
   const rows = Array.from({ length: 30 }, (_, index) => [`row-${index}`, Buffer.alloc(50)]);
   const { seed } = makeHeader(0, Buffer.alloc(12));
   const length = HEADER_BYTES + makeFrame(rows, seed, HEADER_BYTES).length;
@@ -95,7 +95,7 @@ test("room that was never filled is cut off, and a hole in the middle is damage"
   for (let from = before.bytes; from < last.bytes; from += 1) {
     assert.deepEqual(await look(folderWith(folder, name, Buffer.concat([bytes.subarray(0, from), zeros]))), from === last.bytes ? last.rows : before.rows);
   }
-  // Its first sector was not written, and one behind it was.
+  // The first sector of the last record was not written, but a later one was.
   const seed = readHeader(bytes, name).seed;
   const long = makeFrame([["long", Buffer.alloc(5000, 1)]], seed, bytes.length);
   const torn = Buffer.concat([bytes, long]).fill(0, bytes.length, 1024);
@@ -161,7 +161,7 @@ test("a long log that is mostly dead is written anew, and other stores notice", 
   assert.ok(Number(/semel\.(\d+)\.log$/.exec(logIn(folder))[1]) > 1);
   assert.ok(statSync(logIn(folder)).size < COMPACTED_BYTES_MIN + 100_000);
   assert.deepEqual(await textsIn(other), { kept: "for good", big: "39".repeat(50_000) });
-  // What lives is not written anew each time, however long the log.
+  // Rows that are still stored are not written anew each time, however long the log is.
   for (let n = 0; n < 30; n += 1) await put(one, `live-${n}`, "x".repeat(100_000));
   const log = logIn(folder);
   await put(one, "more", "1");

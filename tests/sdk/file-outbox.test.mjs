@@ -1,4 +1,4 @@
-// An outbox on the file store: what a process leaves is gone on with, by who lives or who comes, and happens once.
+// Tests an outbox on the file store: another process, running or started later, goes on with the requests that a process left, and each happens once.
 
 import assert from "node:assert/strict";
 import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -12,12 +12,12 @@ import { serveStub } from "./http-stub.mjs";
 import { Stub, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
 
 const LIMIT = { timeout: 30_000 };
-/** So often an outbox looks for what others left. */
+/** How often an outbox looks for requests that other processes left. */
 const LOOK_MS = 5_000;
 
 const isChilds = ({ headers }) => headers.get("x-process") === "child";
 
-/** A server where no answer reaches the child: one of its requests runs, and of the other nothing arrives. */
+/** A server whose answers never reach the child process. It runs the child's request to `accounts/ran`; the other requests never arrive. */
 async function unanswered(t) {
   const { stub, url } = await serveStub(t);
   stub.each = (call, serve) => {
@@ -28,7 +28,7 @@ async function unanswered(t) {
   return { stub, url };
 }
 
-/** An outbox of this process, what it recovered, and how often it has looked who lives. */
+/** An outbox of this process, the answers that it recovered, and how often it has looked which owners live. */
 async function opened(t, url, folder) {
   const store = fileStore(folder);
   const own = { recovered: [], looks: 0, presence: store.presence };
@@ -44,7 +44,7 @@ async function opened(t, url, folder) {
   return Object.assign(own, { semel });
 }
 
-/** Both requests of the child have run once, and this process got both answers. */
+/** Checks that both requests of the child have run once, and that this process got both answers. */
 async function isTakenOver({ semel, recovered }, stub) {
   await until(() => recovered.length === 2, "both answers are here");
   assert.deepEqual(recovered.sort((one, other) => (one.path < other.path ? -1 : 1)), [
@@ -124,7 +124,7 @@ test("two processes work on one folder, none takes what the other has, and one t
   assert.deepEqual([...stub.runs.values()], [1, 1, 1, 1]);
 });
 
-/** What `open` rejects with on a store; nothing may have been sent. */
+/** The code that `open` rejects with on this store. Nothing may have been sent. */
 async function refused(store) {
   const server = new Stub();
   const error = await rejection(Semel.open({ url: "https://worker.test", fetch: server.fetch, store }));

@@ -1,4 +1,4 @@
-// The file store as an application meets it: its contract, its files, its limits.
+// Tests the file store as an application uses it: the contract of a store, its files, its limits.
 
 import assert from "node:assert/strict";
 import { chmodSync, readdirSync, statSync, symlinkSync } from "node:fs";
@@ -37,7 +37,7 @@ test("files and folders are their user's alone", async (t) => {
   const files = readdirSync(folder).filter((name) => !name.startsWith("socket."));
   assert.deepEqual(new Set(modes(files.map((name) => join(folder, name)))), new Set(["600"]));
   assert.ok(files.length >= 4, files.join());
-  // Somebody else's folder keeps its mode.
+  // A folder that was there before keeps its mode.
   const open = folderOf(t);
   chmodSync(open, 0o755);
   await storeIn(t, open).load();
@@ -51,7 +51,7 @@ test("a closed store leaves the log and the base of the lock, and nothing else",
   await Promise.all(stores.map((store, n) => put(store, `row-${n}`, "1")));
   await Promise.all(stores.map((store) => store.close()));
   assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
-  // One that was never used makes nothing.
+  // A store that was never used makes no files.
   const unused = join(folder, "unused");
   await storeIn(t, unused).close();
   assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
@@ -78,7 +78,7 @@ test("several stores on one folder share it, also by another path, and take turn
   let isOver = false;
   const increment = (row) => Buffer.from(String(Number(text(row) ?? 0) + 1));
   let count = 0;
-  // One that never rests does not keep the others from their turn.
+  // A store that is always busy doesn't keep the others from their turn.
   const busy = (async () => {
     while (!isOver) {
       await Promise.all([1, 2, 3].map(() => stores[0].change("n", increment)));
@@ -106,7 +106,7 @@ test("rows, ids and all of them have limits, and reaching one changes nothing", 
   const refused = await rejection(store.change("third", () => long.subarray(1)));
   assert.deepEqual([refused.code, refused.message], ["store-full", "store-full: the rows would take more than 50331648 bytes"]);
   assert.deepEqual((await store.load()).map(([id]) => id), ["long", "x".repeat(1_024), "second"]);
-  // What lives may change, and leave.
+  // Rows that are stored may still change and leave.
   await store.remove(["long"], () => true);
   await store.change("third", () => long.subarray(1));
   await store.change("third", () => long.subarray(1));
@@ -149,12 +149,12 @@ test("an owner is announced before any later change is stored, and leaves with i
   await store.close();
   assert.deepEqual(await second.alive(), ["owner-2"]);
   await assert.rejects(presence.alive(), { name: "StoreError", code: "store-failed" });
-  // One that leaves before it is announced never was.
+  // An owner that leaves before it is announced was never there.
   const third = storeIn(t, folder);
   third.presence("owner-3").leave();
   await third.load();
   assert.deepEqual(await second.alive(), ["owner-2"]);
-  // A name that is taken is refused by all that comes after.
+  // If an owner's name is taken, every later call of its store rejects until the owner leaves.
   const fourth = storeIn(t, folder);
   const taken = fourth.presence("owner-2");
   assert.equal(told(await rejection(fourth.load())), "store-failed");

@@ -1,5 +1,5 @@
-// A page that is frozen while it waits for its store: as it thaws, a timer that has been due for long may run before it hears what the store has
-// said meanwhile. That is no store that does not answer.
+// Tests pages that are frozen while they wait for their store. When such a page thaws, an overdue timer may run before the page hears what the store
+// answered meanwhile. The page must not conclude that the store doesn't answer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,10 +7,13 @@ import * as sessions from "./session-stub.mjs";
 import { outbox, Rows } from "./stub.mjs";
 
 const LIMIT = { timeout: 9_000 };
-/** Longer than any store is waited for. */
+/** Longer than the SDK waits for any store. */
 const FROZEN_MS = 60_000;
 
-/** Timers stand still from now on. Returns what waits until `asked` gives what it is that the store would say; then the page thaws, and hears that. */
+/**
+ * Stops all timers. The function that this returns waits until `asked` gives the store's answer, as a function. Then the page thaws: first its
+ * timers run, then it hears the answer.
+ */
 function freezing(t) {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   return async (asked) => {
@@ -18,12 +21,12 @@ function freezing(t) {
     while (!(says = asked())) await new Promise((resolve) => setImmediate(resolve));
     t.mock.timers.tick(FROZEN_MS);
     says();
-    // What it does then may take timers.
+    // What the page does next may need timers.
     t.mock.timers.reset();
   };
 }
 
-/** Of a store, one function answers for the first time only once it is told to: by what `told.says` is then. */
+/** Makes the store's function `name` delay its first answer until the test calls `told.says()`. */
 function slow(store, name) {
   const told = {};
   const answer = store[name];

@@ -1,4 +1,4 @@
-// `gather`, without an outbox: what it makes of what it is given, step by step.
+// Tests `gather`, the `fetch` that puts requests into batches, by itself and step by step, without an outbox.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,10 @@ import { many, turns } from "./gathering.mjs";
 import { leavePage, page } from "./page-stub.mjs";
 import { clock, lost, rejection, URL_OF_STUB } from "./stub.mjs";
 
-/** A `fetch` that gathers, without an outbox: `send` gives what it answers, and what aborts that. `answer`: to each call. */
+/**
+ * A `fetch` that gathers, without an outbox. `send` sends a request with an id: it returns the answer, and what aborts the request. `answer` gives
+ * the server's answer to each call.
+ */
 function bare(answer) {
   const calls = [];
   const fetch = async (url, init) => {
@@ -27,19 +30,19 @@ function bare(answer) {
   return { calls, send, setup, sent: () => calls.map(({ ids }) => ids.join("")) };
 }
 
-/** As many are under way as may be. */
+/** Sends as many requests as may be under way at the same time. */
 async function busy(send) {
   for (const id of ["a", "b", "c", "d"]) send(id);
   await turns();
 }
 
-/** The answer of a key to a call of `bare`. */
+/** What a key's object answers to a call of `bare`. */
 const executed = ({ url, ids }) => {
   const said = { "semel-status": "executed", "semel-key": '"k"' };
   return new Response(url.endsWith("/batch") ? JSON.stringify(ids.map((body) => ({ status: 200, headers: said, body }))) : ids[0], { headers: said });
 };
 
-/** What is sent is answered when `release` is called with one of its ids. */
+/** Each call is answered only when `release` is called with one of its ids. */
 function byHand() {
   const held = [];
   const answer = (call) => new Promise((resolve, reject) => held.push({ call, resolve, reject }));
@@ -156,7 +159,7 @@ test("after a batch that is refused all that is held goes at once, by itself, ho
   await release("a");
   const held = ["g", "h", "i", "j", "k", "l"];
   for (const id of held) send(id);
-  // At another key as well.
+  // Requests to another key are held as well.
   for (const id of ["1", "2", "3", "4"]) send(id, { key: "other" });
   await turns();
   for (const id of ["m", "n"]) send(id, { key: "other" });

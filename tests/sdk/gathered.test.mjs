@@ -1,5 +1,5 @@
-// What may overlap at a key goes together: what of it is held, what is in a batch, and what becomes of one that goes wrong. What the outbox gives to `fetch`
-// is in `gathered-fetch.test.mjs`, apart from it.
+// Tests how an outbox sends requests that may overlap at a key together: which ones it holds, what is in a batch, and what happens when one fails.
+// `gathered-fetch.test.mjs` tests the `fetch` that does this, without an outbox.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -20,7 +20,7 @@ test("what finds few under way goes at once, by itself; what comes then goes in 
     if (call.kind === "change" && call.n > 1) await opened;
     return serve();
   };
-  // No time goes by: what comes back is the first of them.
+  // The clock stands still, so the batch leaves because the first request has come back.
   const calls = burst({ semel, server }, 20);
   await until(() => made(server).includes(16), "those that were held go");
   assert.deepEqual(made(server), [...Array(AT_ONCE).fill("change"), 16]);
@@ -48,7 +48,7 @@ test("an outbox with little to send loads nothing, and one that can't load it se
   const semel = await Semel.open({ url: "https://worker.test", fetch: server.fetch, durability: "memory" });
   t.after(() => semel.close());
   for (let n = 0; n < 10; n += 1) await overlapping(semel);
-  // Those that have an order, and those that name no key.
+  // Neither ordered requests nor those that name no key are gathered.
   await Promise.all(many(20, (n) => deposit(semel, `${n % 10}`, { key: `accounts/${n % 10}` })));
   await Promise.all(many(20, () => deposit(semel, "a", { ordered: false })));
   assert.equal(loads, 0);
@@ -79,7 +79,7 @@ test("each caller has the answer to its own, whatever it is", async (t) => {
     kinds.push(...call.json.map(({ body }) => typeof body));
     const answer = await serve();
     const answers = await answer.json();
-    // As a key answers what is no text, and what has no body.
+    // A key's object answers like this if a body is no text, and if there is no body.
     answers[0] = { ...answers[0], body: { base64: Buffer.from(answers[0].body).toString("base64") } };
     answers[1] = { status: 204, headers: { ...answers[1].headers, "x-own": "h\u{e9}" }, body: "" };
     delete answers[2].headers["content-type"];
@@ -129,7 +129,7 @@ test("what is ordered goes one after another all the same, and other keys have b
   const batches = server.of("batch");
   assert.deepEqual(batches.map(({ key }) => key).sort(), ["accounts/b", "accounts/c"]);
   for (const { key, elements } of batches) assert.ok(elements.every(({ path }) => path === `/${key}/deposit`));
-  // Batches are of those that overlap: two of one order never do.
+  // Ordered requests of one key never overlap, so each is sent by itself.
   assert.equal(server.attempts.filter(({ path }) => path.includes("/ordered/")).length, 5);
 });
 
@@ -188,13 +188,13 @@ for (const [limit, idOf] of [["64 ids", (n) => `n${n}`], ["4,096 bytes", (n) => 
       return [overlapping(semel, { id }), open];
     };
     const sent = (id) => until(() => server.calls.some((call) => call.id === id), "it is sent");
-    // All but one of those that may be under way; the rest is answered by the way that is left.
+    // All but one of the places for requests under way are taken. All others are answered one after another through the place that is left.
     const busy = many(AT_ONCE - 1, (n) => held(`busy ${n}`));
     await sent(`busy ${AT_ONCE - 2}`);
     await Promise.all(many(150, (n) => overlapping(semel, { id: idOf(n) })));
     const [last, open] = held("last");
     await sent("last");
-    // It takes what one header holds; of those that come after it, each takes that as well, while there is any.
+    // The last request carries as many acknowledgements as one header holds. So does each of those after it, while there are any.
     const rest = many(30, () => overlapping(semel));
     await until(() => semel.getSnapshot().pending === AT_ONCE + 30, "they are held");
     await turns();
@@ -293,14 +293,14 @@ test("what would pause in a batch is asked for by itself first, and nobody is to
     const each = { status: 400, headers: Object.fromEntries(refusal.headers), body: await refusal.text() };
     return new Response(JSON.stringify(call.json.map(() => each)), { headers: { "semel-status": "executed" } });
   };
-  // However many it refuses, it is one batch: a minute, then two.
+  // However many requests it refuses, it counts as one batch: the next is tried after a minute, then after two.
   for (const [batches, minutes] of [[1, 0], [0, 1], [1, 1], [0, 1], [1, 0]]) {
     server.calls.length = 0;
     assert.ok((await burst({ semel, server }, 20)).every(({ status }) => status === 200));
     assert.deepEqual([server.of("batch").length, server.attempts.length], [batches, 20]);
     later(minutes * MINUTE_MS);
   }
-  // What is wrong by itself as well pauses as it always did.
+  // A request that is also refused by itself pauses as usual.
   const told = [];
   semel.onpaused = (paused) => told.push(paused);
   server.each = async () => problem(400, "key-mismatch", { executed: "no", retry: "after-fix" });

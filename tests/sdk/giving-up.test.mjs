@@ -1,4 +1,4 @@
-// What pauses, goes on and is given up: `onpaused`, `resume` and `giveUp`, and aborting.
+// Tests how requests pause, go on and are given up: `onpaused`, `resume`, `giveUp`, and aborting by a signal.
 
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
@@ -8,7 +8,7 @@ import { Rows, Stub, deposit, hang, lost, minutes, outbox, rejection, until, wit
 
 const refuse = (server, call, status = 400, code = "key-mismatch") => server.problem(call.key, status, code, { executed: "no", retry: "after-fix" });
 
-/** An outbox that collects what pauses. */
+/** An outbox, and the pauses that `onpaused` was told of. */
 async function pausing(t, options) {
   const told = [];
   const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused), ...options });
@@ -16,7 +16,7 @@ async function pausing(t, options) {
   return { semel, server, told, next };
 }
 
-/** Lets changes be treated by `treat`, all else by the stub. */
+/** Has `treat` answer changes, and the stub everything else. */
 function changes(server, treat) {
   server.each = (call, serve) => (call.kind === "change" ? treat(call, serve) : serve());
 }
@@ -42,7 +42,7 @@ test("a request that needs a fix pauses, onpaused is told, and resume sends it a
   assert.deepEqual(await semel.pending(), [{ requestId, method, url, attempts: 1, state: "paused" }]);
   await minute();
   assert.equal(server.attempts.length, 1, "nothing is sent while it pauses");
-  // Not mended yet: it is told once more.
+  // The request is not mended yet, so `onpaused` is told once more.
   paused.resume();
   await minute();
   await next(2);
@@ -162,7 +162,7 @@ test("an attempt that learns the key while it is given up may lose its answers t
 });
 
 test("giveUp settles the caller also where the refusal names no key, and every attempt gets it", async (t) => {
-  // So it is with a malformed path: no object is asked.
+  // The Worker refuses a malformed path like this, without asking an object.
   const { semel, server, next } = await pausing(t);
   changes(server, () => server.problem(undefined, 400, "key-invalid", { executed: "no", retry: "after-fix" }));
   const answered = Promise.allSettled([semel.fetch("/a//b", { method: "POST" })]);
@@ -297,7 +297,7 @@ test("with a signal that is aborted already, nothing is stored and nothing is se
 test("aborting cancels: while it waits for its next attempt, while one is under way, and while it pauses", async (t) => {
   const { semel, server, next } = await pausing(t, { attemptTimeoutMs: 100 });
   const treatments = {
-    // The timeout ends it.
+    // The timeout ends this attempt.
     "under way": (call, serve) => (call.n === 1 ? hang() : serve()),
     waiting: (call, serve) => (call.deadline > server.now() ? server.problem(call.key, 503, "unavailable") : serve()),
     pausing: (call) => refuse(server, call),
@@ -327,7 +327,8 @@ test("aborting while it is being stored cancels it: it never runs", async (t) =>
     };
     const error = await rejection(deposit(semel, account, { signal: giveUp.signal }));
     isCancelled(error, error.requestId);
-    // Before the first, no clock was known, so none can have left: it was taken back. The second might have, with its row.
+    // When the first request was stored, no clock was known, so no attempt can have left, and the request was taken back. The second may leave as
+    // soon as its row is stored, so the key has to cancel it.
     assert.deepEqual(server.of("cancel").map((call) => call.json.id), account === "a" ? [] : [error.requestId]);
     store.before = async () => {};
     if (account === "a") assert.equal((await deposit(semel, "b")).status, 200);
@@ -422,7 +423,7 @@ test("an abort is heard by the key at once though an attempt hangs, and what tha
 });
 
 test("what is in doubt can't be cancelled: it is asked for, and where that finds nothing out it is sent again, until it is known", async (t) => {
-  // What the worker's other side tells who asks: at once, once it is sent again, or that it never came.
+  // What the server behind the Worker answers: the outcome at once, the outcome after the request is sent again, that it never came, or a refusal.
   for (const [finds, kinds] of [["asked", ["cancel", "asks"]], ["sent", ["cancel", "asks", "sends"]], ["absent", ["cancel", "asks", "sends", "cancel"]], ["refused", ["cancel", "asks", "sends", "cancel", "asks"]]]) {
     const { semel, server } = await outbox(t);
     const giveUp = new AbortController();
@@ -440,7 +441,7 @@ test("what is in doubt can't be cancelled: it is asked for, and where that finds
       if (finds === "sent") return serve();
       if (finds === "refused") {
         ends = ({ key }) => server.problem(key, 409, "outcome-unknown", { executed: "unknown", retry: "never" });
-        // Its path is of no route any more, which no key says.
+        // The path belongs to no route any more. No key's object says so.
         return server.problem(undefined, 404, "not-found", { executed: "no", retry: "after-fix" });
       }
       ends = (_, serveCancel) => serveCancel();
@@ -482,7 +483,7 @@ test("an abort ends a call at any moment", async (t) => {
       for (let turn = 0; turn < turns; turn += 1) await undefined;
       aborting.abort();
     };
-    // So the reading ends.
+    // The SDK calls this once it has read a body.
     const read = t.mock.method(ReadableStreamDefaultReader.prototype, "cancel", function () {
       abortLater();
       return cancel.call(this);

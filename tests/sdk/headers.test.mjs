@@ -1,4 +1,4 @@
-// Headers, identities and reads: what a call carries, and what is stored of it.
+// Tests headers, identities and reads: what a call carries, and what of it is stored.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -67,7 +67,7 @@ test("a headers function that throws, rejects or gives nonsense costs one attemp
   let called = 0;
   const headers = () => {
     called += 1;
-    // The first is health's.
+    // The first call is for the health check.
     return called === 1 ? {} : (failures.shift() ?? (() => ({ "x-a": "1" })))();
   };
   const { semel, server } = await outbox(t, { store, headers });
@@ -83,7 +83,7 @@ test("a headers function that hangs costs one attempt, and what it says later is
     return called === 2 ? new Promise((resolve) => (late = resolve)) : { "x-n": String(called) };
   };
   const server = new Stub();
-  // Not every fetch looks at a signal that is aborted already.
+  // Not every `fetch` checks whether its signal is aborted already.
   const deaf = (url, init) => server.fetch(url, { ...init, signal: undefined });
   const { semel } = await outbox(t, { server, headers, fetch: deaf, attemptTimeoutMs: 100 });
   assert.equal((await deposit(semel)).status, 200);
@@ -251,7 +251,7 @@ test("a Request will do: its method, headers, body and signal count, and those o
   const calls = server.calls.length;
   assert.equal((await semel.fetch(new Request(url, { headers: { "x-b": "2" } }))).status, 200);
   assert.deepEqual([server.calls.length - calls, server.of("read")[0].headers.get("x-b")], [1, "2"]);
-  // The last was read before.
+  // The body of the last was read before.
   const refused = [new Request(url, { method: "POST", headers: { authorization: "Bearer x" } }), new Request("https://elsewhere.test/"), request];
   for (const each of refused) assert.ok((await rejection(semel.fetch(each))) instanceof TypeError);
   assert.equal((await rejection(semel.fetch(new Request(url, { method: "POST", signal: AbortSignal.abort() })))).name, "AbortError");

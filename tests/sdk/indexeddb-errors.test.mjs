@@ -1,4 +1,4 @@
-// Where IndexedDB can't be used: which error says so, and that nothing is sent.
+// Tests, in Chromium, what the SDK reports if IndexedDB can't be used: which error it is, and that nothing is sent.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -10,7 +10,7 @@ const browser = await browse(after, { page: fileURLToPath(new URL("page", import
 
 let identities = 0;
 
-/** A tab, an identity with a database of its own, and what its outbox sends. */
+/** A tab, an identity with its own database, and the requests that its outbox sends. */
 async function opened(t, host = "127.0.0.1") {
   identities += 1;
   const identity = `errors-${identities}`;
@@ -27,7 +27,7 @@ async function opened(t, host = "127.0.0.1") {
   return { tab, identity, name: `semel https://worker.test ${identity}`, sent };
 }
 
-/** What `open` rejects with; nothing may have been sent. */
+/** The code that `open` rejects with, and the name of its cause. Nothing may have been sent. */
 async function refused({ tab, identity, sent }) {
   const error = await tab.evaluate((identity) => lab.rejection(lab.outbox({ identity })), identity);
   assert.deepEqual([error.name, error.isStoreError, sent], ["StoreError", true, []]);
@@ -48,7 +48,7 @@ test("where IndexedDB is missing or must not be used, it is store-unavailable", 
     throw new DOMException("The operation is insecure.", "SecurityError");
   }));
   assert.deepEqual(await refused(page), ["store-unavailable", "SecurityError"]);
-  // So a browser in private mode has it.
+  // A browser in private mode fails like this.
   await page.tab.evaluate(() => lab.connectBy(() => {
     const request = { error: new DOMException("A mutation operation was attempted on a database that did not allow mutations.", "InvalidStateError") };
     setTimeout(() => request.onerror());
@@ -100,7 +100,7 @@ test("a row that is damaged while the outbox is open fails what should be stored
   const error = await page.tab.evaluate(async ([identity, name]) => {
     const semel = await lab.outbox({ identity });
     const { get } = IDBObjectStore.prototype;
-    // The id of a request is not known before it is stored: whatever is asked for, a text is there.
+    // The test can't know the id of the request. So whichever row is asked for, a text is there.
     IDBObjectStore.prototype.get = function (id) {
       this.put("row", id);
       return get.call(this, id);
@@ -115,7 +115,7 @@ test("a row that is damaged while the outbox is open fails what should be stored
 });
 
 test("on a full disk a fetch says store-failed, its cause store-full, and it is not sent; with space again all goes on", LIMIT, async (t) => {
-  // An origin of its own: the browser remembers how much space it found a moment ago.
+  // This test uses another origin, because the browser remembers for a moment how much space an origin has.
   const page = await opened(t, "localhost");
   const devtools = await page.tab.context().newCDPSession(page.tab);
   const { origin } = new URL(page.tab.url());
@@ -157,7 +157,7 @@ test("behind a transaction that does not end, what can't be stored is store-fail
   await page.tab.evaluate(() => semel.close());
 });
 
-// In a worker, which has no frame to go on with. The row is there, so that the next outbox sends it.
+// This is as in a worker, which has no frame whose IndexedDB could be used. The row was stored, so the next outbox sends it.
 for (const then of ["does not open", "fails otherwise"]) {
   test(`what WebKit may have stored when it lost its process is not said never to run, though the store ${then} after that`, LIMIT, async (t) => {
     const page = await opened(t);
@@ -165,7 +165,7 @@ for (const then of ["does not open", "fails otherwise"]) {
       const semel = await lab.outbox({ identity });
       const lost = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
       const { transaction } = IDBDatabase.prototype;
-      // It is committed, and told of as lost.
+      // The transaction commits, and is reported as lost.
       IDBDatabase.prototype.transaction = function () {
         const made = transaction.apply(this, arguments);
         Object.defineProperty(made, "error", { value: lost });
@@ -203,7 +203,7 @@ test("a database that does not open is store-blocked, and is let go if it opens 
   const page = await opened(t);
   const blocked = await page.tab.evaluate(async ([name, identity]) => {
     await lab.make(name, 1);
-    // Another connection lets nobody delete it, so whoever opens it now waits.
+    // Another connection blocks the deletion of the database, so whoever opens the database now waits.
     const holder = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));
     holder.onversionchange = () => {};
     const deleted = new Promise((resolve) => (indexedDB.deleteDatabase(name).onsuccess = resolve));
@@ -217,7 +217,7 @@ test("a database that does not open is store-blocked, and is let go if it opens 
     window.setTimeout = set;
     holder.close();
     await deleted;
-    // What was opened late is closed by the time that another one is open.
+    // The connection that opened late is closed once another one is open.
     await (await lab.open(name, "strict")).close();
     return [blocked, limits, await lab.dropHeld(name)];
   }, [page.name, page.identity]);

@@ -1,4 +1,4 @@
-// The SDK on IndexedDB, in a real browser, against a stub.
+// Tests the SDK on IndexedDB, in Chromium, against the stub of a Worker.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -13,11 +13,11 @@ const browser = await browse(after, { page: fileURLToPath(new URL("page", import
 
 let identities = 0;
 
-/** An identity with a database of its own, a stub, and a way to open tabs with an outbox that sends to it. */
+/** An identity with its own database, a stub, and a function that opens tabs whose outbox sends to the stub. */
 function world(t, server = new Stub()) {
   identities += 1;
   const identity = `outbox-${identities}`;
-  /** The tab that each call came from, by the place of the call. */
+  /** The number of the tab that sent each call, in the order of the calls. */
   const senders = [];
   const serve = async (number, { url, method, headers, body }) => {
     senders.push(number);
@@ -48,7 +48,7 @@ function world(t, server = new Stub()) {
   return { identity, name: `semel ${URL_OF_STUB} ${identity}`, server, senders, tab };
 }
 
-/** Begins a deposit, and does not wait for its answer. */
+/** Begins deposits, and doesn't wait for their answers. */
 const begin = (tab, count = 1) =>
   tab.evaluate((count) => {
     for (let n = 0; n < count; n += 1) semel.fetch("/accounts/a/deposit", { method: "POST", body: "5" }).then(({ status }) => answers.push(status), ({ code }) => answers.push(code));
@@ -56,7 +56,7 @@ const begin = (tab, count = 1) =>
 const pending = (tab) => tab.evaluate(() => semel.pending());
 const answers = (tab) => tab.evaluate(() => answers);
 const recovered = (tab) => tab.evaluate(() => recovered);
-/** The ids that have a row. */
+/** The ids that have a stored row. */
 const rows = (tab, name) => tab.evaluate(async (name) => {
   const store = await lab.open(name, "relaxed");
   const rows = await store.load();
@@ -87,7 +87,7 @@ test("calls one after another take one transaction each: what the one before has
   await own.open();
   const seen = await own.evaluate(async (name) => {
     const call = async () => (await semel.fetch("/accounts/a/deposit", { method: "POST", body: "5" })).text();
-    // The first waits for the server's clock.
+    // The first call waits for the server's clock.
     await call();
     const { wait } = lab.holdTimers();
     lab.watch(name);
@@ -97,7 +97,7 @@ test("calls one after another take one transaction each: what the one before has
     return seen;
   }, name);
   const count = (mode) => seen.filter((each) => each === `rows ${mode} strict`).length;
-  // Each look for what other tabs have left begins what was held.
+  // Each time the outbox looks for rows that other tabs left, it first begins the transactions that it held back.
   assert.ok(count("readwrite") >= 10 && count("readwrite") - count("readonly") <= 11, String(seen));
 });
 
@@ -172,7 +172,7 @@ test("what a session stores is on disk before it leaves, however its outbox does
 
 test("who waits in another tab for what its maker took back and made anew under its id is not told the answer to that, though a third tab waits for it", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
-  // The other looks at the row only once all that has happened.
+  // The other tab looks at the row again only after all of the below has happened.
   const [own, other, third] = [await tab(), await tab({ retryIntervalMs: 3_000 }), await tab()];
   for (const each of [own, other, third]) await each.open();
   const call = (tab, body) =>
@@ -183,10 +183,10 @@ test("who waits in another tab for what its maker took back and made anew under 
   const join = async (tab, body) => {
     await tab.evaluate((name) => lab.watch(name), name);
     await call(tab, body);
-    // That finds the row, and that marks it as shared.
+    // The first transaction finds the row, and the second marks it as shared.
     await until(() => tab.evaluate(() => lab.seen().filter((each) => each.includes("readwrite")).length > 1), "it has joined");
   };
-  // Without the clock nothing leaves.
+  // No request leaves while the server's clock is unknown.
   server.each = lost;
   await call(own, "5");
   await until(async () => (await rows(own, name)).length === 1, "it is stored");
@@ -211,7 +211,7 @@ test("a page that thaws goes on at once, though its document alone is told", LIM
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
   await begin(own);
   await until(async () => (await own.evaluate(() => semel.getSnapshot().pending)) === 1 && server.attempts[0]?.endedMs, "the first attempt is lost");
-  // As Chromium makes it: it does not bubble.
+  // Chromium's event doesn't bubble either.
   await until(async () => {
     await own.evaluate(() => document.dispatchEvent(new Event("resume")));
     return (await answers(own)).length;
@@ -221,10 +221,10 @@ test("a page that thaws goes on at once, though its document alone is told", LIM
 
 test("a connection that is closed under all that can be in hand costs no answer", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
-  // So many transactions take their time if each waits for the disk. None waits for another, or one would be due after the other; and so many that are
-  // under way at once have the time that a busy machine takes.
+  // So many transactions would be slow if each waited for the disk. The requests have no order: otherwise each would wait for the one before. The
+  // timeout is long, because a busy machine needs time for so many attempts at once.
   const own = await tab({ durability: "relaxed", ordered: false, maxAttempts: REQUESTS_MAX, attemptTimeoutMs: 100_000 });
-  // A look for what other tabs have left would be the first to find the connection closed.
+  // Without this, a look for rows that other tabs left would be the first to find the connection closed.
   await own.evaluate(() => void (window.setInterval = () => 0));
   await own.open();
   await own.evaluate((name) => lab.watch(name), name);
@@ -232,11 +232,11 @@ test("a connection that is closed under all that can be in hand costs no answer"
     window.refused = new Set();
     semel.addEventListener("lost", ({ detail: { requestId, error } }) => error.code === "store-failed" && refused.add(requestId));
   });
-  // Without the clock they are stored, and wait.
+  // While the server's clock is unknown, the requests are stored and wait.
   server.each = lost;
   await begin(own, REQUESTS_MAX);
   await until(async () => (await pending(own)).length === REQUESTS_MAX, "all are stored", 60_000);
-  // With the clock all are due at once, and the store fails them at once: the next two connections do not open either.
+  // Once the clock is known, all requests are due at once, and the store fails them all: the next two connections don't open either.
   await own.evaluate(() => {
     let left = 2;
     lab.connectBy(() => {
@@ -247,7 +247,7 @@ test("a connection that is closed under all that can be in hand costs no answer"
     lab.sever();
   });
   server.each = (_, serve) => serve();
-  // How many alone: a list of them all, asked for again and again, keeps the page from its work.
+  // Only the number is asked for: asking for the whole list again and again would keep the page from its work.
   let count;
   const areAll = async () => (count = await own.evaluate(() => window.answers.length)) === REQUESTS_MAX;
   await until(areAll, "all are answered", 100_000).catch(({ message }) => assert.fail(`${message}: ${count} are`));
@@ -256,7 +256,7 @@ test("a connection that is closed under all that can be in hand costs no answer"
   assert.deepEqual([server.runs.size, ...new Set(server.runs.values())], [REQUESTS_MAX, 1]);
 });
 
-// As in WebKit, once the process that keeps the rows has ended. Rows that a frame's IndexedDB gives are of that frame's classes.
+// WebKit behaves like this once the process that keeps the rows has ended. Rows that come from a frame's IndexedDB are of that frame's classes.
 test("where the page's IndexedDB has lost its server for good, the outbox goes on with that of a frame, which leaves with it", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   const own = await tab();
@@ -274,7 +274,7 @@ test("where the page's IndexedDB has lost its server for good, the outbox goes o
   assert.deepEqual([await answers(own), await pending(own), [...server.runs.values()]], [[200, 200], [], [1, 1]]);
   const frames = () => own.evaluate(() => document.querySelectorAll("head > iframe").length);
   assert.equal(await frames(), 1);
-  // As soon as nothing can be under way any more.
+  // The frame leaves as soon as nothing can be under way any more.
   const [left, leaves] = await own.evaluate(async () => {
     const { setTimeout: set } = window;
     let leaves;
@@ -326,7 +326,7 @@ test("a store that the browser has thrown away is told at the next open, once; o
   await own.evaluate(() => localStorage.clear());
   await own.evaluate((name) => lab.drop(name), name);
   assert.equal(await open(), 0, "nothing remembers it");
-  // A page that may use no localStorage.
+  // The page may not use localStorage.
   await own.evaluate(() => Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError"); } }));
   await own.evaluate((name) => lab.drop(name), name);
   assert.equal(await open(), 0);

@@ -1,4 +1,4 @@
-// The store in IndexedDB, in a real browser: transactions, connections that are lost, closing.
+// Tests the store in IndexedDB by itself, in Chromium: transactions, lost connections, closing.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +9,7 @@ const LIMIT = { timeout: 30_000 };
 const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)) });
 
 let databases = 0;
-/** A tab, and a database of the test's own. */
+/** A tab, and the name of a database that only this test uses. */
 async function opened(t) {
   databases += 1;
   const name = `store ${databases}`;
@@ -107,7 +107,7 @@ test("what was written and not committed has failed, and changed nothing", LIMIT
   assert.deepEqual(rows, [["id", 1], ["later", 3]]);
 });
 
-// In Firefox it would be told as done though there is no space for it: `firefox/quota.test.mjs`.
+// With `commit()`, Firefox would report a transaction as done although there was no space for it: see `firefox/quota.test.mjs`.
 test("no transaction is told to commit: whether what it writes is written, it has to find out itself", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [told, rows] = await tab.evaluate(async (name) => {
@@ -279,7 +279,7 @@ test("what could not be written the first time is told as done once it is: its t
     const store = await lab.open(name, "strict");
     IDBObjectStore.prototype.put = function (row, id) {
       lab.keepWrites();
-      // The second fails, and all with it.
+      // The second `add` fails, and with it the whole transaction.
       for (let n = 0; n < 2; n += 1) this.add(row, id);
       throw new DOMException("it is over", "TransactionInactiveError");
     };
@@ -371,12 +371,12 @@ test("a closed store that is asked again, or is closed while it connects again, 
   assert.deepEqual(failed, [["store-failed", "store-failed"], false]);
 });
 
-/** Opens a transaction that ends when `window.free` is called; and no limit of half a minute is longer than 100 ms. */
+/** Opens a transaction that ends when `window.free` is called, and shortens every limit of half a minute to 100 ms. */
 const stand = async (name) => {
   const database = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));
   const rows = database.transaction("rows", "readwrite").objectStore("rows");
   let isFree = false;
-  // It stays open as long as it has something to do.
+  // A transaction stays open as long as it has something to do.
   const go = () => (isFree ? database.close() : (rows.get("id").onsuccess = go));
   go();
   window.free = () => (isFree = true);
@@ -411,7 +411,7 @@ test("a page that was frozen while the store opens, reads or writes is told that
   const told = await tab.evaluate(async (name) => {
     const { setTimeout: set } = window;
     let isDue = true;
-    // What has been due for long runs before anything that has come meanwhile; what is set then is not due yet.
+    // When a page thaws, a timer that is overdue runs before anything that arrived meanwhile. Timers that are set then are not due yet.
     const thaws = (act, ms, ...rest) => {
       if (ms < 1_000 || !isDue) return set(act, ms, ...rest);
       isDue = false;
@@ -420,7 +420,7 @@ test("a page that was frozen while the store opens, reads or writes is told that
     };
     const store = await lab.open(name, "strict");
     const other = await lab.open(name, "strict");
-    // It is open; the first has yet to be.
+    // The other store is open now; the first has not opened yet.
     await other.load();
     window.setTimeout = thaws;
     const told = [];
@@ -439,7 +439,7 @@ test("what is committed after all is told as done, though it was to be ended", L
     const store = await lab.open(name, "strict");
     const { setTimeout: set } = window;
     const { abort } = IDBTransaction.prototype;
-    // As of one that is about to be committed.
+    // `abort` throws like this if the transaction is about to be committed.
     IDBTransaction.prototype.abort = () => {
       throw new DOMException("It is too late.", "InvalidStateError");
     };
@@ -463,7 +463,7 @@ test("what was to be ended too late, and fails then, may have been committed: it
       lab.keepWrites();
       throw new DOMException("It is too late.", "InvalidStateError");
     };
-    // It is over time as soon as it has written.
+    // The transaction exceeds its time as soon as it has written.
     let [isHalf, overdue] = [];
     window.setTimeout = (callback, ms, ...rest) => {
       if (ms < 15_000 || overdue) return set(callback, ms, ...rest);
