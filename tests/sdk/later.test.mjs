@@ -1,4 +1,4 @@
-// What comes after: giving up to wait, answers that nobody waits for, and acknowledgements.
+// Tests what happens after a call has ended or its outbox is closed: callers that gave up waiting, answers that nobody waits for, acknowledgements.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 
 const states = async (semel) => (await semel.pending()).map(({ state }) => state);
 
-/** A store with what an outbox left that was closed while it sent; the first attempt is treated by `treat`. */
+/** A store with the requests of an outbox that was closed while it sent them. `treat` answers their first attempts. */
 async function leftovers(t, { treat = lost, accounts = ["a"] } = {}) {
   const [store, server] = [new Rows(), new Stub()];
   const { semel } = await outbox(t, { store, server });
@@ -82,7 +82,7 @@ test("an answer in time is not given up", async (t) => {
     server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
     assert.equal((await deposit(semel)).status, 200);
     later(60_000);
-    // What is over is not looked at again, whenever it wakes.
+    // A request that is over is not looked at again, whenever the SDK wakes.
     assert.equal((await deposit(semel, "b")).status, 200);
   }
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
@@ -96,7 +96,7 @@ test("what is given up while it pauses, or before health answers, stays pending 
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
   assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
   await until(async () => (await states(semel)).join() === "paused,paused", "both pause");
-  // It waits for the one before it at its key.
+  // This request waits for the one before it at its key.
   assert.equal((await rejection(deposit(semel, "b"))).code, "gave-up");
   assert.deepEqual(await states(semel), ["paused", "paused", "sending"]);
 });
@@ -231,7 +231,7 @@ test("a request leaves the store only once what onrecovered returned has resolve
   };
   const { semel } = await outbox(t, { store, server, onrecovered: handler });
   await until(() => finish, "it is told");
-  // A handler that is set meanwhile does not get what another works on.
+  // A handler that is set meanwhile doesn't get an answer that another handler works on.
   semel.onrecovered = handler;
   await minute();
   assert.deepEqual([called, await states(semel), store.holds("amount")], [1, ["answered"], true]);
@@ -246,7 +246,7 @@ test("an answer that its caller has is recovered by nobody, though who hears of 
   semel.addEventListener("settled", () => semel.close());
   assert.equal((await deposit(semel)).status, 200);
   const { semel: next } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
-  // What is called now comes after what was left.
+  // A call that is made now comes after whatever was left.
   assert.equal((await deposit(next)).status, 200);
   await until(async () => (await next.pending()).length === 0, "it is over");
   assert.deepEqual(recovered, []);
@@ -360,7 +360,7 @@ test("an outbox acknowledges at once what the one before left", async (t) => {
   const left = new Map([...store.rows.keys()].map((id) => [id, server.attempts.findLast((call) => call.id === id)]));
   assert.equal(left.size, 3);
   server.calls.length = 0;
-  // No time goes by in which they could look for a ride.
+  // The clock stands still, so the acknowledgements don't wait for a ride on another request.
   const nowMs = performance.now();
   const stopped = t.mock.method(performance, "now", () => nowMs);
   await outbox(t, { store, server });
@@ -374,7 +374,7 @@ test("an outbox acknowledges at once what the one before left", async (t) => {
   assert.deepEqual(new Map(told), new Map([...left].map(([id, { deadline }]) => [id, deadline])));
 });
 
-// These wait for the five seconds in which an acknowledgement looks for a ride.
+// These tests wait for the five seconds in which an acknowledgement looks for a ride on another request.
 describe("without a ride", { concurrency: true }, () => {
   test("an acknowledgement goes by itself after 5 s, as the identity", async (t) => {
     const store = new Rows();
@@ -419,7 +419,7 @@ test("who gives up learns why nothing is answered, and where it is answered, wit
     later(60_000);
     return error;
   };
-  // The first that is asked is the worker's clock.
+  // The first call asks for the Worker's clock.
   server.each = lost;
   const error = await givenUp("a", () => server.calls.length > 1);
   assert.deepEqual([error.code, error.cause], ["gave-up", new TypeError("fetch failed")]);

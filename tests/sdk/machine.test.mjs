@@ -1,4 +1,4 @@
-// Taking over what others left, and ids: the driver of the module, told who lives.
+// Tests how an outbox takes over what others left, and its ids, at the JavaScript that drives the wasm module: a test tells it which owners live.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -224,7 +224,7 @@ test("no timer is set for less than nothing, of which Node warns, also where som
   assert.deepEqual(delays.filter((ms) => ms !== undefined && !(ms >= 0)), []);
 });
 
-/** A page that came without encryption has no function for it. */
+/** A page that was loaded without encryption has no `crypto.randomUUID`. */
 for (const [where, randomUUID] of Object.entries({ "by the runtime": crypto.randomUUID, "without it": undefined })) {
   test(`an id is a UUID of version 7, in lower case: its beginning is the time, the rest is random: ${where}`, (t) => {
     Object.defineProperty(crypto, "randomUUID", { value: randomUUID, configurable: true });

@@ -1,4 +1,4 @@
-// However many there are: rows of a store, calls of one moment, lines of a table. A call of a function takes fewer arguments.
+// Tests very many rows in a store, calls at one moment, and lines of a table. A function call takes fewer arguments than there are of these.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ const MANY = 70_000;
 const CALLS = 30_000;
 const TOLD_MS_MAX = 60_000;
 
-/** Very many rows, as `call` leaves one where `close` ends it before it has its answer. */
+/** Fills the store with very many rows: copies of the row that `call` leaves if `close` ends it before its answer. */
 async function manyRows(store, server, call, close) {
   server.each = (each, serve) => (each.kind === "health" || each.path.endsWith("/sessions") ? serve() : hang());
   const left = Promise.allSettled([call()]);
@@ -71,6 +71,6 @@ test("of calls that are answered nothing is kept, at however many keys they were
   await minute();
   await Promise.all(made);
   await minute();
-  // A request has some headers.
+  // The headers of one request are kept in a map too, which has a few entries.
   assert.ok(size() < 20, `of something there are ${size()}`);
 });

@@ -1,4 +1,4 @@
-// Opening and closing: wrong options, and that nobody waits for ever.
+// Tests opening and closing an outbox: wrong options are refused, and no caller waits for ever.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -10,7 +10,7 @@ import entry from "../../sdk/npm/semel.js";
 import { SessionStub } from "./session-stub.mjs";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, minutes, outbox, rejection, until, within } from "./stub.mjs";
 
-/** Of a class, whatever its module. */
+/** Checks the class of an error by its name, from whichever module it comes. */
 const is = (error, ...names) => assert.ok(names.includes(error?.name), `${names.join(" or ")} was expected, and it is ${error}`);
 
 test("open wants the origin of a worker: http or https, without a path or a query", async () => {
@@ -87,7 +87,7 @@ for (const [name, values] of Object.entries(WRONG)) {
         }),
       );
       is(error, "TypeError", "RangeError");
-      // What a runtime says of headers can't name the option.
+      // An error of the runtime about headers can't name the option.
       if (name !== "headers") assert.match(error.message, new RegExp(name === "identity" ? "identity|principal" : name, "i"));
       assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
     }
@@ -197,7 +197,7 @@ test("open refuses a store whose rows it can't read, sends nothing and changes n
 test("close settles every caller that waits: the outcome is unknown, and the requests stay stored", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store, onpaused: () => {} });
-  // While health is asked, and while it is stored.
+  // The request is stored, and waits for the health check to answer.
   server.each = hang;
   const withoutClock = rejection(deposit(semel, "a"));
   await until(() => server.calls.length === 1, "health is asked");
@@ -259,7 +259,7 @@ test("close settles a caller at any moment", async (t) => {
       for (let turn = 0; turn < turns; turn += 1) await undefined;
       await semel.close();
     };
-    // So the reading ends.
+    // The SDK calls this once it has read a body.
     const read = t.mock.method(ReadableStreamDefaultReader.prototype, "cancel", function () {
       closeLater();
       return cancel.call(this);
@@ -336,7 +336,7 @@ test("after close the handles of a pause do nothing", async (t) => {
   assert.deepEqual([server.attempts.length, server.of("cancel").length], [1, 0]);
 });
 
-/** A store with 40 requests of a closed outbox: more than are sent at once. */
+/** A store with 40 requests of a closed outbox, more than are sent at the same time. */
 async function manyLeft(t) {
   const [store, server] = [new Rows(), new Stub()];
   const { semel } = await outbox(t, { store, server });
@@ -383,7 +383,7 @@ test("an onrecovered that closes the outbox is not called for the other answers 
     first.push(requestId);
     return semel.close();
   };
-  // What it got after that would be recovered twice: a closed outbox can't tell the store.
+  // An answer that the handler got after that would be recovered twice, because a closed outbox can't tell the store.
   assert.equal(first.length, 1);
   const again = [];
   await outbox(t, { store, server, onrecovered: ({ requestId }) => void again.push(requestId) });
@@ -439,7 +439,7 @@ test("many callers at once are no reason for a warning of the runtime", async (t
 test("a thousand requests may be pending; one more is neither stored nor sent", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = hang;
-  // The time that it works, not that others take from it on a busy machine.
+  // CPU time, so that other work of a busy machine doesn't count.
   const before = process.cpuUsage();
   const waiting = Array.from({ length: 1_000 }, () => rejection(deposit(semel)));
   const error = await rejection(deposit(semel));

@@ -1,4 +1,4 @@
-// What a page hears from its browser, and does: the network goes and comes back, it is looked at again, it goes.
+// Tests what the SDK does at the events of a page: the network goes and comes back, the page is shown, hidden or left.
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
@@ -7,7 +7,7 @@ import { Stub, deposit, hang, lost, outbox, until } from "./stub.mjs";
 
 afterEach(leavePage);
 
-/** Turns of the event loop in which something would have been sent. */
+/** Waits long enough that the SDK would have sent something. */
 async function turns() {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
 }
@@ -136,7 +136,7 @@ test("what does not outlive its page is nobody's error", async (t) => {
   await until(() => server.attempts.length === 1, "it is under way");
   browser.window("pagehide");
   await until(() => server.attempts[1]?.endedMs, "it is lost");
-  // What nobody catches would fail the test.
+  // A rejection that nobody catches would fail the test.
   await turns();
 });
 

@@ -1,4 +1,5 @@
-// Tabs of one outbox, in a world where anything may fail, which use few ids for many payloads and many without one: an id runs once, and nobody is told what is not so.
+// Plays at random with tabs of one outbox, in a world where anything may fail. The tabs use few ids for many payloads, and often give no id. Each id
+// runs once, and no error says something wrong.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

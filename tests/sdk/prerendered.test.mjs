@@ -1,5 +1,5 @@
-// A page that is prerendered: the browser grants it no lock until it is shown. Here the test keeps the locks, and has time run a thousand times as fast from
-// then on that one is asked for: what comes before has a deadline, which a busy machine must not miss.
+// Tests a prerendered page: the browser grants it no lock until it is shown. Here the test grants the locks. Once the page asks for one, time runs a
+// thousand times as fast. It doesn't before, because what comes before has a deadline, which a busy machine must not miss.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";

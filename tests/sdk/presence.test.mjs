@@ -1,4 +1,4 @@
-// Presence of a store of the application's own: who lives keeps what it has, and what the others left is gone on with.
+// Tests the presence of a store that an application provides: owners that live keep their requests, and other outboxes go on with those of the rest.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { Rows, Stub, deposit, hang, outbox, rejection, until, within } from "./s
 
 const LOOK_MS = 5_000;
 
-/** A store that several outboxes share, and who lives on it. */
+/** A store that several outboxes share, and its living owners. */
 class Shared extends Rows {
   owners = new Set();
 
@@ -32,7 +32,7 @@ class Shared extends Rows {
   }
 }
 
-/** An outbox on the store with a request under way, which gets no answer. */
+/** An outbox on the store, with a request under way that gets no answer. */
 async function underWay(t, store) {
   const { semel, server } = await outbox(t, { store });
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
@@ -61,7 +61,7 @@ test("what another has that lives is left to it; once that is gone, the next loo
   const { semel: other, server: seen } = await outbox(t, { store, onrecovered: (each) => void recovered.push(each) });
   const looks = store.asked("alive");
   t.mock.timers.tick(LOOK_MS);
-  // Both look.
+  // Both outboxes look.
   await until(() => store.asked("alive") === looks + 2, "they have looked");
   assert.deepEqual((await other.pending()).map(({ state }) => state), ["elsewhere"]);
   assert.deepEqual(seen.calls, []);
@@ -75,7 +75,7 @@ test("what another has that lives is left to it; once that is gone, the next loo
 test("what is left by who is gone is gone on with by the next that opens", async (t) => {
   const store = new Shared();
   const { server } = await underWay(t, store);
-  // As after a crash: it has said nothing, and is not among those that live.
+  // As after a crash: the owner has not reported that it leaves, and is not among those that live.
   store.owners.clear();
   const recovered = [];
   await outbox(t, { store, onrecovered: (each) => void recovered.push(each) });
@@ -111,7 +111,7 @@ test("who lives is watched, and who is gone is not; a look that fails once anoth
   assert.deepEqual(watched, [lives]);
   store.load = () => Promise.reject(new Error("no disk"));
   for (const then of gone) then();
-  // What nobody catches would fail the test.
+  // A rejection that nobody catches would fail the test.
   await new Promise((resolve) => setImmediate(resolve));
 });
 
@@ -164,7 +164,7 @@ test("who waits for what another that lives has the answer to, and nobody takes 
   await gone.close();
   await left;
   server.each = (_call, serve) => serve();
-  // Without onrecovered.
+  // The holder has no `onrecovered`, so it keeps the answer.
   const { semel: holder } = await outbox(t, { store, server });
   const states = async () => (await holder.pending()).map(({ state }) => state);
   await until(async () => (await states())[0] === "answered", "it has the answer");

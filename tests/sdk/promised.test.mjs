@@ -1,4 +1,4 @@
-// What README.md and index.d.ts of the package say in passing, and no other file here holds them to.
+// Tests promises that README.md and index.d.ts of the package make in passing, and that no other test file checks.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -12,7 +12,7 @@ import * as keyed from "./session-stub.mjs";
 import { gathering, many, made, turns } from "./gathering.mjs";
 import { clock, deposit, hang, lost, outbox, rejection, Rows, Stub, until, URL_OF_STUB, within } from "./stub.mjs";
 
-/** A stream that ends when it is told to, and what tells it. */
+/** A stream that ends when `end()` is called. */
 function slow(text) {
   let end;
   const ending = new Promise((resolve) => (end = resolve));
@@ -33,7 +33,7 @@ test("the time of giveUpAfterMs begins once a call's body and those of calls bef
   const calls = [deposit(semel, "a", { body }), deposit(semel, "a", { body: "behind it" })];
   await turns();
   later(100_000);
-  // Whatever is due is looked at, as something else is asked for.
+  // Another request makes the SDK look at everything that is due.
   await deposit(semel, "b");
   end();
   assert.deepEqual((await within(Promise.all(calls), "both are answered")).map(({ status }) => status), [200, 200]);

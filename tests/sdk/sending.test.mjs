@@ -1,4 +1,4 @@
-// When the SDK sends, how often, and with which instants.
+// Tests when the SDK sends, how often, and with which first-sent and deadline.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -10,7 +10,7 @@ const DAY_MS = 86_400_000;
 test("nothing is sent before the change that stored the request has resolved", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
-  // The first without the server's clock, the second with it: they take different ways.
+  // The first request is made without the server's clock, the second with it: they take different paths.
   for (const account of ["first", "second"]) {
     const before = server.calls.length;
     let isOpen = false;
@@ -121,7 +121,7 @@ test("a body of any kind is sent byte for byte, with its type, on every attempt"
     await semel.fetch("/bodies", { method: "PUT", body });
     const [one, other] = server.attempts.map((call) => [call.headers.get("content-type"), call.body]);
     assert.deepEqual(one, other);
-    // A boundary is drawn for each Request.
+    // Each Request has a random boundary.
     if (body !== form) assert.deepEqual(one, [type, bytes]);
     else assert.equal(one[0].split("=")[0], type.split("=")[0]);
   }
@@ -208,9 +208,9 @@ test("key-invalid for anything else than a deadline pauses, though the clock is 
   assert.equal((await answered).status, 200);
 });
 
-/** Has `play` done with an outbox whose time is its own: what lies between two attempts is exact, however busy the machine is. */
+/** Runs `play` with an outbox that has a simulated clock, so the time between two attempts is exact, however busy the machine is. */
 async function timed(t, options, play) {
-  // The module is read by then, which takes the machine's time.
+  // This loads the wasm module beforehand, which takes real time.
   await outbox(t);
   await inTimeOfItsOwn(Math.random, async () => {
     const made = await outbox(t, options);
@@ -219,7 +219,7 @@ async function timed(t, options, play) {
   });
 }
 
-/** From the end of each attempt to the start of the next. */
+/** The times from the end of each attempt to the start of the next. */
 const pausesOf = ({ attempts }) => attempts.slice(1).map(({ startedMs }, index) => startedMs - attempts[index].endedMs);
 
 describe("the pause between two attempts", () => {
@@ -263,7 +263,7 @@ describe("the pause between two attempts", () => {
     timed(t, { attemptTimeoutMs: 150, retryIntervalMs: 10 }, async ({ semel, server }) => {
       const hanging = [
         hang,
-        // Neither does an answer count that never ends.
+        // An answer that never ends doesn't count either.
         () => new Response(new ReadableStream({ pull: hang }), { headers: { "semel-status": "executed" } }),
       ];
       server.each = (call, serve) => (call.kind === "change" ? hanging[call.n - 1]?.() ?? serve() : serve());
@@ -307,7 +307,7 @@ for (const [which, setMs] of [["forward", 60_000], ["back", -60_000]]) {
     let aheadMs = 0;
     t.mock.method(Date, "now", () => now() + aheadMs);
     const { semel, server } = await outbox(t);
-    // Else it would be asked without end, and no timer would run.
+    // Without this, a failing SDK would ask for the clock without end, and no timer would run.
     server.each = (call, serve) => (call.kind === "health" && call.n > 9 ? hang() : serve());
     await deposit(semel);
     const before = server.of("health").length;

@@ -1,4 +1,4 @@
-// What `semel/service-worker` does at an event, with a stub for the service worker round it.
+// Tests what `semel/service-worker` does at an event of a service worker, for which a stub stands in.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -8,7 +8,10 @@ import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, r
 
 const PACKAGE = new URL("../../sdk/npm/", import.meta.url);
 
-/** A service worker whose outbox has what a page left unsent, or does not leave: `say` gives it a message or a sync event, and returns what it waits for. */
+/**
+ * A service worker whose outbox has a request that a page left unsent, or that the page still has (`stays`). `say` gives it a message or a sync
+ * event, and returns the promise that the event waits for.
+ */
 async function woken(t, { stays = false, ...more } = {}) {
   const [store, server, heard, owners] = [new Rows(), new Stub(), new Map(), new Set()];
   store.presence = (owner) => (owners.add(owner), { alive: async () => [...owners], leave: () => void owners.delete(owner) });
@@ -100,13 +103,13 @@ test("an event that comes while it reads that nothing is left is not over before
   let goOn;
   store.load = async function () {
     const rows = await load.call(this);
-    // The body leaves the store with the answer.
+    // The stored body leaves the store with the answer.
     if (!store.holds("amount")) await new Promise((resolve) => (goOn = resolve));
     return rows;
   };
   finish();
   await until(() => goOn, "it has read that nothing is left");
-  // A page calls, and is gone.
+  // A page makes a call, and is gone.
   const { semel } = await outbox(t, { server, store: { __proto__: store, load: () => load.call(store) } });
   rejection(deposit(semel)).catch(() => {});
   await until(() => store.holds("amount"), "it is stored");
@@ -132,7 +135,7 @@ test("what takes an answer is waited for longer than a tab is", async (t) => {
   await within(sending, "the event");
 });
 
-/** A page with a service worker: what it says to that, and which syncs it asks for; `hear` gives it an event. */
+/** A page with a service worker: the messages that it posts, the syncs that it asks for, and `hear`, which gives it an event. */
 function asking(t, { sync = true, hidden = false, register = async () => {} } = {}) {
   const [messages, tags, heard, replaced] = [[], [], new EventTarget(), Object.getOwnPropertyDescriptor(globalThis, "navigator")];
   const registration = { active: { postMessage: (text) => messages.push(text) }, sync: sync ? { register: (tag) => (tags.push(tag), register()) } : undefined };

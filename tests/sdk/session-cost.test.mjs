@@ -1,4 +1,4 @@
-// What a call of a session takes: counted, and not by a clock.
+// Tests what a call of a session costs, by counting (objects, timers, memory) instead of by a clock.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { LateResponse } from "../../sdk/npm/late.js";
 import { deposit, outbox } from "./session-stub.mjs";
 import { URL_OF_STUB, within } from "./stub.mjs";
 
-/** Calls that `plain` takes. */
+/** Calls that `plain` accepts. */
 const PLAIN = [
   ["/a", { method: "POST", body: "x" }],
   ["a/../b?c=d e#f", { method: "DELETE", body: "" }],
@@ -17,7 +17,7 @@ const PLAIN = [
   ["/a", { method: "POST", body: "{}", headers: { "content-type": "application/json" } }],
   ["/a", { method: "POST", body: "{}", headers: { "Content-Type": "text/x; a=\"b c\"" } }],
 ];
-/** Those that it leaves to `Request`, whatever that makes of them. */
+/** Calls that it leaves to `Request`, whatever that makes of them. */
 const NOT_PLAIN = [
   [new URL("/a", URL_OF_STUB), { method: "POST", body: "x" }],
   [new Request("https://worker.test/a", { method: "POST", body: "x" }), {}],
@@ -121,6 +121,6 @@ test("the module's memory is used again: however many calls there are, it grows 
   for (let n = 0; n < 5; n += 1) await within(round(), "all are answered");
   const before = size();
   for (let n = 0; n < 60; n += 1) await within(round(), "all are answered");
-  // They have 4 MB in all, and each of them is copied some times.
+  // All these calls have 4 MB in total, and the module copies each of them several times.
   assert.ok(size() - before < 1 << 20, `it has grown from ${before} to ${size()} bytes`);
 });

@@ -1,4 +1,4 @@
-// What an application hears of its sessions, over pauses, reloads and a network that goes: as of the outbox.
+// Tests that an application hears the same of its sessions as of the outbox: over pauses, reloads and a network that goes.
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
@@ -122,7 +122,7 @@ test("close settles what waits for a store that never answers: who opens a sessi
   const settled = Promise.allSettled(waiting);
   await until(() => `${asked.toSorted()}` === "dark,held,rows,rows", "all wait for a store");
   await semel.close();
-  // The outbox leaves out a session that is closed meanwhile.
+  // `pending()` of the outbox leaves out a session that is closed meanwhile.
   const told = (await within(settled, "all are settled")).map(({ value, reason }) => value ?? reason.code);
   assert.deepEqual(told, ["closed", [], "closed", "closed"]);
   assert.deepEqual([isHeld.closed, isDark.closed], [1, 1]);
@@ -308,7 +308,7 @@ test("an answer is not acknowledged while its row is stored: who goes on with th
   const store = new SharedRows();
   const { change } = store;
   store.change = async (id, to) => {
-    // What deletes a row is done once that is let go on.
+    // A change that deletes the row is held until the test lets it go on.
     if (store.rows.has(id) && to(store.rows.get(id)) === undefined) await held;
     return change.call(store, id, to);
   };

@@ -1,4 +1,5 @@
-// Tabs that take a session over from each other, in a world where anything may fail: each call runs once, and nobody is told what is not so.
+// Plays at random with tabs that take a session over from each other, in a world where anything may fail. Each call runs once, and no error says
+// something wrong.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,5 @@
-// Sessions by sockets that are played by chance: one does not open, or hangs, it is closed by either side, what is sent on it is worked off late, twice or
-// after it was closed, and what comes back is late, twice, another's, broken or nothing at all.
+// Plays at random with sessions over sockets. A socket may not open, or hang, or be closed by either side. The server may handle a frame late, twice,
+// or after the socket was closed. An answer may come late or twice, be for another frame, be broken, or never come.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -11,7 +11,7 @@ import { SessionStub } from "./session-stub.mjs";
 const PLAYS = 32;
 const STEPS = 40;
 const TABS_MAX = 3;
-/** Two frames are under way only where more calls than half a window wait. */
+/** Two frames are under way at the same time only if more calls wait than half a window takes. */
 const CALLS_MAX = 80;
 const CLOSINGS = [[4401, "unauthorized"], [4429, "rate-limited"], [4503, "unavailable"], [4400, "body-invalid"], [4413, "too-large"], [1001, ""], [4999, ""]];
 
@@ -25,9 +25,9 @@ globalThis.WebSocket = class {
   #world;
   #server;
   #hasBegun = false;
-  /** The answers to the frame before. */
+  /** The answers to the previous frame. */
   #before = [];
-  /** What was sent is worked off in order. */
+  /** The end of the queue in which frames are handled, in order. */
   #last;
 
   constructor(url) {
@@ -67,7 +67,7 @@ globalThis.WebSocket = class {
     if (this.readyState === 1 || (this.readyState === 2 && this.#world.happens(0.5))) this.onmessage({ data });
   }
 
-  /** What is under way when a socket is closed may be worked off all the same. */
+  /** Handles a frame. A frame that is under way when the socket is closed may be handled all the same. */
   async #work(text) {
     const world = this.#world;
     await world.pass(12);
@@ -77,7 +77,7 @@ globalThis.WebSocket = class {
       this.#hasBegun = true;
       return;
     }
-    // The first of all, twice.
+    // The first frame, which has the credentials, came twice.
     if (frame === undefined) return this.#end(4400, "body-invalid");
     if (world.happens(world.lossy / 2)) return this.#end(1006, "");
     if (world.happens(0.05)) return this.#end(...world.oneOf(...CLOSINGS));
@@ -117,7 +117,7 @@ async function play(world) {
   const host = `play${plays.size}.test`;
   plays.set(host, [world, server]);
   const transport = world.oneOf("socket", "auto");
-  // In memory places are given at once, so two frames are under way; and what is closed is lost.
+  // With rows in memory, places are given at once, so two frames can be under way, and a closed tab loses its calls.
   const isInMemory = world.below(2) === 0;
   const [calls, answered, told, recovered, aborted] = [[], new Set(), new Map(), [], new Set()];
   const checkAnswer = (body, { ran }) => {
@@ -144,7 +144,7 @@ async function play(world) {
       else checkAnswer(body, await response.json());
     };
     const onpaused = ({ error, resume }) => {
-      // By HTTP a batch is refused whole, and that may say so.
+      // By HTTP, the refusal of a whole batch may say that nothing ran.
       if (error.executed === "no" && transport === "socket") faults.push(`it pauses, and says that nothing ran: ${error.code}`);
       setTimeout(resume, 5);
     };
@@ -164,7 +164,7 @@ async function play(world) {
   const callIn = ({ tab, session }, body) => {
     const aborting = new AbortController();
     if (world.happens(0.1)) setTimeout(() => aborting.abort(aborted.add(body)), world.below(40));
-    // The platform's own, which no batch has: it goes alone.
+    // No batch accepts a header of the platform (`cf-`), so such a call goes alone.
     const own = world.happens(0.04) ? { "cf-own": body } : {};
     const answer = async () => {
       try {
@@ -200,7 +200,7 @@ async function play(world) {
   const waiting = () => calls.filter(({ isSettled }) => !isSettled).map(({ body }) => body);
   await world.comesTo(() => `nobody waits: ${waiting()}`, () => waiting().length === 0);
   for (const each of [holder, ...tabs.filter(Boolean)]) await close(each);
-  // What was closed may still store what it was asked for: who can't tell who lives looks but once.
+  // A closed tab may still store what it was asked to. And tabs that can't tell which others live look only once for what those left.
   await world.sleep(5_000);
   const last = await open();
   await world.comesTo(() => `nothing is left in the store: ${[...world.rows.keys()]}`, () => world.rows.size === 0);
@@ -211,11 +211,12 @@ async function play(world) {
   for (const body of answered) if (!effects.includes(body)) faults.push(`${body} has an answer, and never ran`);
   for (const [body, error] of [...told, ...recovered]) world.checkTold(body, error, effects.includes(body));
   const forgone = isInMemory ? "closed" : "store-failed";
-  // Who has no store in common, or can't tell who lives, is not waited for: what they have still to hear is acknowledged.
+  // Tabs without a common store, or which can't tell who lives, don't wait for each other. So an outcome may be acknowledged before its tab hears it.
   const mayBeAcknowledged = isInMemory || !world.hasPresence;
   const isAcknowledged = (body) => mayBeAcknowledged && [...told, ...recovered].some(([whose, { code }]) => whose === body && code === "acknowledged");
   for (const body of effects) if (!answered.has(body) && !aborted.has(body) && told.get(body)?.code !== forgone && !isAcknowledged(body)) faults.push(`${body} ran, and nobody has its answer`);
-  // What a store says that it has lost, and has, is another's from then on; and where nobody can tell who lives, several have it.
+  // If a store reports a row as lost and still has it, the row belongs to another tab from then on. If nobody can tell who lives, several tabs have
+  // the row.
   const isOrdered = world.lost.size === 0 && (isInMemory || world.hasPresence);
   for (let tab = 1; tab <= opened && isOrdered; tab += 1) {
     const ran = calls.filter((call) => call.tab === tab && effects.includes(call.body) && !told.has(call.body)).map(({ body }) => effects.indexOf(body));

@@ -1,4 +1,4 @@
-// Sessions by a socket, or by one or the other: `transport` of `semel.session`.
+// Tests sessions over a socket, over HTTP, or over either: the option `transport` of `semel.session`.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { hang, keeping, minutes, until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
-/** Puts a `WebSocket` in place for a test: `connections` are those that were made, each with what came; `serve` is given each frame. */
+/** Replaces `WebSocket` for a test. `connections` are the sockets that were made, each with its frames; `serve` gets each frame. */
 function sockets(t, server, { opens = () => true, hangs = () => false, refuses = () => undefined } = {}) {
   const connections = [];
   const before = globalThis.WebSocket;
@@ -74,7 +74,7 @@ test("by a socket two frames are under way, each of half a window, and each gets
   const [, ...frames] = connections[0].frames;
   assert.deepEqual(frames.map(({ frame, requests }) => [frame, requests.length, requests[0].body]), [[1, 32, "0"], [2, 32, "32"]]);
   server.each = (call, serve) => (call.frame === undefined ? serve() : "answered");
-  // Whichever is answered first.
+  // The second frame is answered first.
   for (const { frame, requests } of frames.reverse()) {
     connections[0].onmessage({ data: JSON.stringify({ frame, now: 1, answers: JSON.parse(server.batch(requests)) }) });
   }
@@ -154,7 +154,7 @@ test("a socket that does not answer in time is closed, and another is opened", a
   const answering = deposit(session, "x");
   assert.deepEqual(await ran(answering), { ran: "x" });
   assert.deepEqual([connections.length, connections[0].isClosed, server.effects], [2, true, ["x"]]);
-  // The platform says only now that it is closed: that is of no matter to the one in its place.
+  // The platform reports only now that the first socket is closed. That must not affect the socket in its place.
   connections[0].onclose({ code: 1006, reason: "" });
   await deposit(session, "y");
   assert.deepEqual([connections.length, server.effects], [2, ["x", "y"]]);

@@ -1,4 +1,4 @@
-// Sessions of the package: `semel.session`, against a key that keeps to the protocol.
+// Tests sessions (`semel.session`) against a stub of a key that keeps to the protocol.
 
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
@@ -19,7 +19,7 @@ test("the first call goes alone and at once, those that come meanwhile in one fr
   const first = ran(deposit(session, "a"));
   await until(() => server.frames.length === 1, "the first has left");
   const others = ["b", "ü", "\u0001\u0002"].map((body) => ran(deposit(session, body)));
-  // They are told of in the turn of their calls.
+  // The module is told of the calls in the turn in which they are made.
   await new Promise(setImmediate);
   answer();
   const answers = await Promise.all([first, ...others]);
@@ -53,7 +53,7 @@ test("a body of bytes reaches the key as it is, alone and in a batch", async (t)
   await within(answers, "both are answered");
   assert.equal(server.frames.length, 2);
   server.each = lost;
-  // To decode a mark of the byte order is to lose it.
+  // A decoder that strips the byte order mark would lose it.
   const marked = Uint8Array.of(0xef, 0xbb, 0xbf, 0x78);
   const again = Promise.allSettled([deposit(session, "x"), deposit(session, bytes), deposit(session, marked)]);
   await until(() => server.frames.at(-1).elements.length === 3, "they are in one frame");
@@ -143,7 +143,7 @@ test("what a holder leaves goes on under its old places; what never ran gets new
   };
   await deposit(before, "heard");
   const left = Promise.allSettled([deposit(before, "ran"), deposit(before, "stored")]);
-  // A place has its transaction, which may take longer than the interval.
+  // Storing a place takes a transaction, which may take longer than the interval.
   await until(() => server.frames.length > 2 && store.holds("stored") && store.rows.size === 2, "the one ran unheard, and the other never arrives");
   await before.close();
   await left;
@@ -328,7 +328,7 @@ test("a store that fails says so, and the number of what it did not store is the
   };
   const error = await rejection(deposit(session, "x"));
   assert.deepEqual([error.code, error.executed, error.cause.message], ["store-failed", "no", "full"]);
-  // As a worker of WebKit has it, of what it has stored too.
+  // In a worker, WebKit rejects with this even for what it has stored.
   store.before = async () => {
     throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
   };
@@ -350,7 +350,7 @@ test("what a store has though it said that it failed is taken back before anythi
   };
   const { executed } = await rejection(deposit(session, "x"));
   store.change = change;
-  // The very same, which a key could not tell from it.
+  // This call is equal to the first, so a key could not tell them apart.
   const answered = await within(ran(deposit(session, "x")), "it is answered");
   await session.close();
   const recovered = [];
@@ -370,7 +370,7 @@ test("a store that has a request, and refuses what gives it a place or what is w
   store.before = async () => {
     if (isFull) throw full;
   };
-  /** Each time of the one request that waits. */
+  /** Checks that the outbox reports each failure of the one request that waits. */
   const isTold = async () => {
     const { requestId } = (await session.pending()).find(({ state }) => state === "sending");
     await until(() => told.length > 2, "it is told each time");
@@ -464,7 +464,7 @@ test("wrong calls are refused before anything is sent", async (t) => {
   for (const store of [null, 5, {}, { load() {}, change() {} }]) await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: a store has the methods load, change and remove"));
   for (const handler of ["onrecovered", "onpaused", "onended"]) await assert.rejects(semel.session("accounts/a", "s", { [handler]: true }), TypeError, handler);
   await assert.rejects(session.fetch("https://other.test/", { method: "POST" }), TypeError);
-  // What a session sends itself would be taken for that.
+  // A key would take these for requests of the session itself.
   for (const path of ["/semel/v1/keys/accounts%2Fa/batch", "/a/../semel/v1/keys/accounts%2Fa/cancel"]) {
     for (const headers of [{}, { "x-a": "not plain" }]) await assert.rejects(within(session.fetch(path, { method: "POST", body: "[]", headers }), path, 1_000), new TypeError("semel: /semel/ is not the application's"));
   }

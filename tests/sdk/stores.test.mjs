@@ -1,11 +1,11 @@
-// Stores of the application's own that fail: nothing is sent before it is stored.
+// Tests stores that an application provides and that fail: nothing is sent before it is stored.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SemelError } from "../../sdk/npm/node.js";
 import { Rows, deposit, hang, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
-/** Ways in which a store can fail to change a row. All of them leave it as it is. */
+/** Ways in which a store can fail to change a row. Each leaves the row as it is. */
 const FAILURES = {
   "throws at once": () => {
     throw new Error("no disk");
@@ -25,7 +25,7 @@ const FAILURES = {
       try {
         to(rows.get(id));
       } catch {
-        // It may be told so.
+        // `to` may throw when it is called this late.
       }
     }, 5);
     return Promise.resolve();
@@ -37,7 +37,7 @@ for (const [name, failing] of Object.entries(FAILURES)) {
     const store = new Rows();
     const { semel, server } = await outbox(t, { store });
     const change = store.change;
-    // Without the server's clock, and with it.
+    // The first request is made without the server's clock, the second with it.
     for (const account of ["a", "b"]) {
       const before = [server.attempts.length, store.rows.size];
       store.change = (id, to) => failing(store.rows, id, to);
@@ -145,7 +145,7 @@ test("a store that says that it is done, and never asked what to write, has made
 test("a store that makes a change again, for it could not tell whether it was made: what it asks last counts, and each runs once", async (t) => {
   const store = new Rows();
   const change = store.change.bind(store);
-  // By turns what it made the first time is undone, and is there.
+  // By turns, the store's first change is undone, or is still there when the store makes it again.
   let times = 0;
   store.change = async (id, to) => {
     times += 1;

@@ -1,4 +1,4 @@
-// Which tabs live, by Web Locks, with a stub for those.
+// Tests how tabs learn by Web Locks which tabs live. A stub stands in for the locks.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { rejection, within } from "./stub.mjs";
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Puts Web Locks in place for a test, and returns the names that were asked for. */
+/** Replaces Web Locks for a test. Returns the names that were asked for. */
 function webLocks(t, { refuses, hides } = {}) {
   const [queues, asked, replaced] = [new Map(), [], Object.getOwnPropertyDescriptor(globalThis, "navigator")];
   const next = (name) => {
@@ -77,7 +77,7 @@ test("who watches a tab is told once that it is gone, however often it watched; 
   two.leave();
   await turn();
   assert.equal(told, 1);
-  // As a tab that the browser brings back.
+  // The browser may bring a tab back like this.
   const back = await lightBeacon("d", "2");
   one.watch("2", () => (told += 1));
   back.leave();

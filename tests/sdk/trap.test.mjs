@@ -1,4 +1,4 @@
-// A module that traps, as where there is no memory left: who waits is told, and what is stored goes on with whoever opens next.
+// Tests a wasm module that traps, for example because no memory is left: callers that wait are told, and the next outbox goes on with what is stored.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { Semel } from "../../sdk/npm/node.js";
 
 const { RuntimeError, Instance } = WebAssembly;
 
-/** What the modules export that are made from now on, in order. */
+/** The exports of the modules that are made from now on, in order. */
 function modules(t) {
   const made = [];
   WebAssembly.Instance = class extends Instance {
@@ -21,12 +21,12 @@ function modules(t) {
   return made;
 }
 
-/** So much memory is not to be had: the call ends in a trap, and so does each that follows. */
+/** Makes a module trap by asking for more memory than there is. Each later call traps too. */
 const breaks = (module) => assert.throws(() => module.input(-1), RuntimeError);
 
 const told = ({ code, executed, cause }) => assert.deepEqual([code, executed, cause?.constructor], ["closed", "unknown", RuntimeError]);
 
-/** What the console is told, which is not printed. */
+/** The calls of `console.error`, which is not printed. */
 const console_ = (t) => t.mock.method(console, "error", () => {}).mock;
 
 test("who waits as the module traps is told so, whoever calls from then on too, and the next outbox goes on with what is stored", async (t) => {
@@ -53,7 +53,7 @@ test("who waits as the module traps is told so, whoever calls from then on too, 
 
 test("whatever finds that the module has trapped, nobody is left waiting, and no row is touched", async (t) => {
   console_(t);
-  /** Of what was called: what comes next, so that the module is asked; whether that is an answer. */
+  /** What makes the SDK call the module again: an answer or a loss of the attempt (`each`), a later call (`then`), or a timeout. */
   const finds = {
     "an answer": { each: (go) => go() },
     "an attempt that is lost": { each: (_go, lose) => lose() },

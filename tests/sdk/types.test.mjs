@@ -1,4 +1,4 @@
-// The types of the package: what must compile compiles, and what must not does not.
+// Tests the types of the package: correct uses compile, and wrong uses don't.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -13,9 +13,9 @@ import { OutcomeUnknownError, Semel, SemelError } from "../../sdk/npm/node.js";
 const TYPES = new URL("../../sdk/npm/index.d.ts", import.meta.url);
 const FLAGS = ["--strict", "--noEmit", "--target", "es2023", "--lib", "es2023,dom", "--module", "nodenext", "--exactOptionalPropertyTypes"];
 
-/** What the compiler says of files. */
+/** The exit code and the output of the compiler for these files. */
 async function compile(...files) {
-  // Where it is missing, this throws, and the test fails.
+  // If TypeScript is missing, this throws, and the test fails.
   const manifest = createRequire(import.meta.url).resolve("typescript/package.json");
   const { bin } = JSON.parse(await readFile(manifest, "utf8"));
   const args = [join(dirname(manifest), bin.tsc), ...FLAGS, ...files.map((file) => fileURLToPath(new URL(file, import.meta.url)))];

@@ -1,4 +1,4 @@
-// What an application can show: events, the snapshot, and who hears of them.
+// Tests what an application can show: the events, the snapshot, and who is told of changes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { Rows, Stub, URL_OF_STUB, clock, deposit, hang, lost, outbox, problem, r
 const TYPES = ["attempt", "lost", "refused", "settled", "stalled", "recovered", "offline", "online"];
 const url = `${URL_OF_STUB}/accounts/a/deposit`;
 
-/** All events of an outbox from now on: type and detail. */
+/** All events of an outbox from now on, each as its type and detail. */
 function heard(semel) {
   const all = [];
   for (const type of TYPES) semel.addEventListener(type, (event) => all.push([type, event.detail]));
@@ -18,7 +18,7 @@ function heard(semel) {
 
 test("each attempt and the answer are told, with what they are of", async (t) => {
   const { semel, server } = await outbox(t);
-  // It has run, and the second attempt gets a replay.
+  // The first attempt runs, but its answer is lost. The second attempt gets a replay.
   server.each = (call, serve) => {
     const answer = serve();
     return call.kind === "change" && call.n === 1 ? lost() : answer;
@@ -59,7 +59,7 @@ test("what comes yet of an attempt that has taken its time is told by nobody, no
   const server = new Stub();
   let answer;
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? new Promise((resolve) => (answer = () => resolve(problem(500, "rolled-back", { executed: "no" })))) : serve());
-  // It knows of no signal.
+  // This `fetch` ignores its signal.
   const fetch = (url, init) => server.fetch(url, { ...init, signal: undefined });
   const { semel } = await outbox(t, { server, fetch, attemptTimeoutMs: 100 });
   const events = heard(semel);

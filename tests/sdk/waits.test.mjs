@@ -1,4 +1,4 @@
-// Whoever waits for a store that never answers hears of it: that it does not answer, and never that something was not done of which nobody knows.
+// Tests callers that wait for a store that never answers: each is told so, and none is told that something was not done if nobody can know that.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,10 +7,10 @@ import * as sessions from "./session-stub.mjs";
 import { Rows, Stub, URL_OF_STUB, deposit, hang, outbox, rejection, until, within } from "./stub.mjs";
 
 const STORE_MS_MAX = 30_000;
-/** Past this, what waits hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 9_000 };
 
-/** Time passes from now on by what is returned alone: it waits until `isMet`, a ms a turn, and lets so much pass. */
+/** Stops all timers. The function that this returns advances them by 1 ms a turn until `isMet`, and then by `ms`. */
 function holdTimers(t) {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   return async (isMet, ms = 0) => {
@@ -22,7 +22,7 @@ function holdTimers(t) {
   };
 }
 
-/** What comes of a promise that nobody may wait for without an end: `undefined` until it is settled. */
+/** The result of a promise that a test must not await, as it may never settle: empty until then. */
 function watched(promise) {
   const seen = {};
   promise.then(
@@ -32,12 +32,12 @@ function watched(promise) {
   return seen;
 }
 
-/** Turns of the event loop in which something would have come. */
+/** Waits long enough that something would have come. */
 async function turns() {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Rejects after the limit, and no sooner, once the store was asked. */
+/** Checks that a call rejects with `store-blocked` after the limit, and no sooner, once the store was asked. */
 async function isBlocked(pass, seen, wasAsked) {
   await pass(wasAsked, STORE_MS_MAX - 1);
   await turns();
@@ -49,7 +49,7 @@ async function isBlocked(pass, seen, wasAsked) {
   assert.match(seen.error.message, /no answer: another tab may have it/);
 }
 
-/** A store of which one function never answers until `answer`, and how often its owner left. */
+/** A store whose function `name` never answers until `answer()`, and how often its owner has left. */
 function deaf(name) {
   const store = new Rows();
   const told = { left: 0, answer: undefined };
@@ -69,7 +69,7 @@ for (const name of ["load", "presence", "alive"]) {
     const server = new Stub();
     await isBlocked(pass, watched(Semel.open({ url: URL_OF_STUB, fetch: server.fetch, store })), () => told.answer);
     assert.deepEqual([store.closed, server.calls], [1, []]);
-    // What comes late is let go, and once.
+    // An answer that comes late is let go, once.
     answer();
     await pass(() => told.left > 0);
     await turns();
@@ -82,7 +82,7 @@ for (const name of ["load", "presence", "alive"]) {
     const pass = holdTimers(t);
     await isBlocked(pass, watched(semel.session("accounts/a", "s", { store })), () => told.answer);
     assert.deepEqual([store.closed, server.effects], [1, []]);
-    // Who could not read the rows has not said that it lives.
+    // A session that could not read the rows has not announced that it lives.
     if (name === "load") return;
     answer();
     await pass(() => told.left > 0);
@@ -120,7 +120,7 @@ test("close leaves no timer of a store that never answers, which would keep a pr
   const running = new Set();
   t.mock.method(globalThis, "setTimeout", (act, ms, ...rest) => {
     const timer = set(act, ms, ...rest);
-    // Half of the time, and then the other.
+    // The SDK waits for a store in two halves.
     if (ms === STORE_MS_MAX / 2) running.add(timer);
     return timer;
   });
@@ -130,7 +130,7 @@ test("close leaves no timer of a store that never answers, which would keep a pr
   });
   const waiting = [semel.pending(), session.pending(), ...deaves.map(({ store }, index) => semel.session("accounts/a", `deaf-${index}`, { store }))].map(rejection);
   await until(() => deaves.every(({ told }) => told.answer), "all wait for a store");
-  // Those of the outbox ask its session as well.
+  // `pending()` of the outbox asks its session as well.
   assert.equal(running.size, 6);
   await semel.close();
   await Promise.all(waiting);
