@@ -1,4 +1,4 @@
-// The benchmark itself: it measures every row of its table, and the document has what was measured. How fast anything is, is not judged here.
+// Tests the benchmark itself: it measures every row of its table, and the document has what was measured. These tests judge no speeds.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -72,7 +72,7 @@ test("an open load goes on over new lines where the server has closed those that
     socket.setTimeout(4_000, () => socket.destroy());
     socket.on("error", () => {});
     socket.on("data", () => {
-      // So few requests take one line, until some are held up: then those are needed that nobody has used.
+      // So few requests need only one connection, until the server holds some up. Then connections are needed that have been idle.
       const isHeldUp = performance.now() - startedMs > forMs - 500;
       setTimeout(() => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), isHeldUp ? 200 : 0);
     });
@@ -112,7 +112,7 @@ test("the document has what was recorded, with every row, and its plots are ther
     const svg = await read(plotOf(name));
     assert.ok(svg.startsWith("<svg ") && svg.includes("prefers-color-scheme:dark") && svg.includes("<path "), name);
   }
-  // A row that misses what must be is explained.
+  // The document explains each row that misses its target.
   const explained = document.split("## What is missed, and why")[1].split("\n## ")[0];
   for (const { id, work, result } of record.rows) if (result === "missed") assert.ok(explained.includes(work), `${id} is missed and not explained`);
 });

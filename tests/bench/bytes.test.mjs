@@ -1,4 +1,4 @@
-// Where the bytes of the SDK go: what is measured is all of it, and the README says so.
+// Tests where the bytes of the SDK go: the measurement covers all of them, and the README has its table.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { LOADED, SDK_PACKAGE, brotliBytes } from "../../scripts/setup/sdk.mjs";
 import { measure, readTable, sourceOf, withTable } from "./bytes.mjs";
 import { sizesOf } from "./wasm-sizes.mjs";
 
-/** So far may the README be from what is built. */
+/** How far the README may be from what is built, as a share. */
 const SHARE_MAX = 0.05;
 
 test("the README says where the bytes go: all of them, of every part that there is", async () => {
@@ -23,7 +23,7 @@ test("the README says where the bytes go: all of them, of every part that there 
   const parts = (rows) => rows.map(([file, part]) => `${file}: ${part}`).sort();
   assert.deepEqual(parts(told.rows), parts(measured), "run `npm run bench:bytes`");
   for (const [file, part, bytes] of measured) assert.ok(bytes > 0, `${file}: ${part}`);
-  // What is nobody's by its name counts as the standard library's: of ours, all has one.
+  // Functions whose names don't tell their source count as the standard library. All functions of ours have names that do.
   const [, , nobodys] = measured.find(([, part]) => part.startsWith("Rust's standard library"));
   assert.ok(nobodys < built / 4, `${nobodys} bytes of ${built} are nobody's`);
 });

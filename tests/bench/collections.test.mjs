@@ -1,4 +1,4 @@
-// What requests leave to be collected: the server's V8 tells each collection, and requests are counted, so how fast it is has no part in it.
+// Tests how often the server's V8 collects garbage: it logs each collection, and the test counts requests, so no speed matters.
 
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { collectionsOf } from "./collections.mjs";
 import { deposit, load } from "./load.mjs";
 import { Sides } from "./sides.mjs";
 
-/** Left to itself, V8 has one or two full collections in so many. */
+/** In so many requests, V8 would by itself make one or two full collections. */
 const REQUESTS = 24_000;
 const WARM_REQUESTS = 8_000;
 

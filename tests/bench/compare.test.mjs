@@ -1,4 +1,5 @@
-// The comparison: its faults are what the script says, a run that measured nothing is refused, and the README has what was recorded.
+// Tests the comparison with other libraries: its faults follow the script, a run that measured nothing is refused, and the README has what was
+// recorded.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -16,7 +17,7 @@ import { lastWords } from "./compare/run.mjs";
 import { withTable } from "./compare/table.mjs";
 import { tallyOf } from "./compare/tally.mjs";
 
-/** What the SDK may have grown or shrunk since the comparison was run. */
+/** How much the SDK may have grown or shrunk since the comparison was run, as a share. */
 const SIZE_SHARE_MAX = 0.05;
 
 const read = (name) => readFile(join(ROOT, name), "utf8");

@@ -1,4 +1,4 @@
-// What docs/operations.md says that a change costs is what it costs: rows written, counted by the runtime.
+// Tests that a change costs what docs/operations.md says: rows written, as the runtime counts them.
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -26,7 +26,7 @@ async function pass(ms) {
   await forward(server, ms);
 }
 
-/** The account of a client that has its tables. */
+/** A client of an account whose tables exist. */
 async function opened(account) {
   const client = new Counted(server.url, account);
   await client.change(now(), false);
@@ -34,7 +34,7 @@ async function opened(account) {
   return client;
 }
 
-/** The rows that a change costs from its execution until nothing of it is left, where one comes each `everyMs`. */
+/** How many rows a change costs from its execution until nothing of it is left, if one comes each `everyMs`. */
 async function life(account, many, everyMs) {
   const client = await opened(account);
   let rows = 0;
@@ -52,7 +52,8 @@ test("the rows that changes write are those that the document counts with", { ti
   const measured = [
     ["a change, executed", await client.change(now(), false)],
     ["a change that acknowledges the one before it", await client.change(sentMs, true)],
-    // First sent when it was, and with its deadline: one that is later by some ms may be by ten seconds as it is kept, which writes a row.
+    // This attempt has the first-sent and the deadline of the change. A deadline that is later by a few ms could round up to the next ten seconds,
+    // and so write a row.
     ["a change sent again, replayed", await client.again(sentMs)],
     ["an acknowledgement by itself", await client.acknowledge(now())],
     ["a read", await client.read()],

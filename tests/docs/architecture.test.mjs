@@ -1,5 +1,5 @@
-// `ARCHITECTURE.md` names each folder of tests, and each file of the core (but in its smallest rooms), of the SDK's host and of the Worker's edge; and no file of theirs that
-// isn't there. The rooms of the server stand in an order in which none uses a later one.
+// Tests that `ARCHITECTURE.md` names each folder of tests, and each file of the core (except in its smallest rooms), of the SDK's host and of the
+// Worker's edge, and no file that isn't there. A room is a part of the server: the table lists them so that none uses a later one.
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -12,7 +12,7 @@ const text = await readFile(join(ROOT, "ARCHITECTURE.md"), "utf8");
 const section = (title) => text.split(`\n${title}\n`)[1].split(/\n##+ /)[0];
 const namesIn = (part) => [...part.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
 
-/** The files and folders right in a folder, a folder with its slash. What only leads to the others is no part. */
+/** The files and folders directly in a folder; a folder's name ends in a slash. Files that only lead to the others don't count. */
 async function partsOf(folder) {
   const entries = await readdir(join(ROOT, folder), { withFileTypes: true });
   return entries.map((entry) => (entry.isDirectory() ? `${entry.name}/` : entry.name)).filter((name) => !["lib.rs", "mod.rs", "tests/"].includes(name));
@@ -33,14 +33,14 @@ test("each part of the core is in its tables, once, and all that is in them is t
   assert.deepEqual([...own, "client/", "server/"].sort(), await parts("core/src"));
 });
 
-/** What a file of the server's names of it: the paths below `crate::server`, of those parts that are compiled into the product. */
+/** The paths below `crate::server` that a file of the server names, in the parts that are compiled into the product. */
 function named(file, source) {
   const code = source.split(/^#\[cfg\(test\)\]$/m)[0].replaceAll(/\/\/.*$/gm, "").replaceAll(/\s+/g, " ");
   const here = file.replace(/(?:\/?mod)?\.rs$/, "").split("/").filter(Boolean);
   const leaves = (path) => {
     const [, before, within] = /^([^{]*)\{(.*)\}$/s.exec(path.trim()) ?? [];
     if (within === undefined) return [path.trim()];
-    // Commas of this level alone: those of an inner one are behind its brace.
+    // Only commas of this level separate parts; commas of an inner level are within its braces.
     let depth = 0;
     const parts = [...within].map((each) => ((depth += { "{": 1, "}": -1 }[each] ?? 0), each === "," && depth === 0 ? "\n" : each)).join("").split("\n");
     return parts.filter((part) => part.trim() !== "").flatMap((part) => leaves(before + part.trim()));
@@ -61,7 +61,7 @@ test("each room of the server knows those before it in the table, and none after
   const rows = table.split("\n").filter((line) => line.startsWith("| `"));
   const rooms = rows.map((line) => namesIn(line.split("|")[1]).map((name) => name.replace(/\/$|\.rs$/, "")));
   const place = (room) => rooms.findIndex((names) => names.includes(room));
-  // What the server shows of its rooms without their names.
+  // The names that the server re-exports, without the room they come from.
   const shown = new Map(named("mod.rs", (await readFile(join(root, "mod.rs"), "utf8")).replaceAll(/pub use /g, "use crate::server::")).map((path) => [path.at(-1), path[0]]));
   const files = (await readdir(root, { recursive: true })).filter((file) => file.endsWith(".rs") && file !== "mod.rs" && !file.endsWith("tests.rs"));
   const wrong = [];

@@ -1,4 +1,4 @@
-// What the SDK's README gives to copy: the `fetch` for tests, by which a change is answered, once; and the words of what waits.
+// Tests code that the SDK's README gives to copy: the `fetch` for tests, which answers a change once, and the page's own words for what waits.
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -22,7 +22,7 @@ test("the fetch for tests answers a change, and is asked for it once", async () 
   assert.deepEqual(asked.filter((each) => each === "POST /orders"), ["POST /orders"]);
 });
 
-/** What the README has a page do about an outbox: `order`, what ends the rest, and what was shown last, waited for. */
+/** Runs the README's code for a page: returns `order`, `end`, and `shows`, which waits until the page shows what is expected. */
 async function worded(semel, rows) {
   const readme = await readFile(new URL("../../sdk/npm/README.md", import.meta.url), "utf8");
   const [, code] = /<!-- words -->\n```js\n([\s\S]*?)```/.exec(readme) ?? [];
@@ -39,7 +39,7 @@ async function worded(semel, rows) {
   return { ...page, shows };
 }
 
-/** A worker that answers no change until it is told to. */
+/** A Worker that answers no change until it is told to. */
 function silent() {
   let answer;
   const answered = new Promise((resolve) => (answer = resolve));
@@ -66,7 +66,7 @@ test("what another tab sends is shown in words too, until that one has its answe
   const { answer, options } = silent();
   const [words, stores] = [new Map(), [fileStore(folder), fileStore(folder)]];
   const [theirs, ours] = [await Semel.open({ ...options, store: stores[0] }), await Semel.open({ ...options, store: stores[1] })];
-  // From then on it is stored, and so seen by all.
+  // Once the attempt leaves, the order is stored, so every tab can see it.
   const sent = new Promise((resolve) => theirs.addEventListener("attempt", ({ detail }) => detail.method === "POST" && resolve()));
   const other = await worded(theirs, words);
   const made = other.order("2 teas", { item: "tea", quantity: 2 });

@@ -1,4 +1,4 @@
-// `docs/guarantees.md` names properties, tests and rules: they are there, and no rule is left out.
+// Tests that the properties, tests and rules that `docs/guarantees.md` names exist, and that it leaves out no rule.
 
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
@@ -9,7 +9,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 const read = (path) => readFile(join(ROOT, path), "utf8");
 const namesIn = (text) => [...text.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
 
-/** The promises that are headings: the names in each of their three lines. */
+/** The promises, each a heading: the names in each of its three lines. */
 async function promises() {
   const parts = (await read("docs/guarantees.md")).split(/^##+ /m).filter((part) => part.includes("\n- Model: "));
   return parts.map((part) => {
@@ -18,14 +18,14 @@ async function promises() {
   });
 }
 
-/** What tests of the SDK are named: those with it alone, and those with the server. */
+/** The names of the SDK's tests: those with the SDK alone, and those with the server. */
 async function sdkTests() {
   const files = (await readdir(join(ROOT, "tests/sdk"))).filter((name) => name.endsWith(".test.mjs")).map((name) => join("tests/sdk", name));
   const texts = await Promise.all([...files, "tests/e2e/sdk-node.test.mjs"].map(read));
   return texts.flatMap((text) => [...text.matchAll(/^test\("(.+?)", /gm)].map(([, name]) => name));
 }
 
-/** All Rust below folders, as one text. */
+/** All Rust code below some folders, as one text. */
 async function rust(folders) {
   const texts = [];
   for (const folder of folders) {
@@ -34,7 +34,7 @@ async function rust(folders) {
   return texts.join("\n");
 }
 
-/** Rules by name, as the source lists them. */
+/** The names of the rules, as the source lists them. */
 const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[A-Z]\w+ = "([a-z-]+)",$/gm)].map(([, name]) => name);
 
 test("each promise names a property of the model, tests, and rules, and all are there", async () => {

@@ -1,4 +1,4 @@
-// `docs/operations.md` and the README speak of the same settings as the code, and of commands that are there.
+// Tests that `docs/operations.md` and the README name the same settings as the code, and only commands that exist.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -17,7 +17,7 @@ const rowsOf = (text) => [...text.matchAll(/^\| `(SEMEL_[A-Z_]+)`.*?\| (.*?) \|/
 const operations = await read("docs/operations.md");
 const readme = rowsOf(sectionOf(await read("README.md"), "Settings")).map(([name]) => name);
 
-/** The settings that the server's code asks for by name. */
+/** The settings that the server's code reads by name. */
 async function settingsOfCode() {
   const files = ["worker/host.js", "worker/router.js"];
   for (const folder of ["core/src/server", "worker/src"]) {
@@ -139,7 +139,7 @@ test("what a million changes cost adds up", () => {
   assert.equal(rows.at(-1)[3], costs.reduce((sum, cost) => sum + cost, 0).toFixed(2));
   const [, measured] = /^\| all of a change's life, many in a burst \| (\S+) \|$/m.exec(operations);
   assert.deepEqual(rows.find(([what]) => what.startsWith("rows written")).slice(0, 2), [`rows written, ${measured} each`, measured]);
-  // Memory in GB, as it is billed.
+  // 0.128 is the memory in GB, as it is billed.
   const [, ms] = /duration in GB-s, (\d+) ms/.exec(table);
   assert.equal(Number(rows.find(([what]) => what.startsWith("duration"))[1]), (ms / 1000) * 0.128);
 });

@@ -1,4 +1,4 @@
-// `PROTOCOL.md` shows the health of a deployment as the code tells it.
+// Tests that the example of the health check in `PROTOCOL.md` has what the code answers.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

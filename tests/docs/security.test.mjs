@@ -1,4 +1,4 @@
-// `SECURITY.md` names tests: they are there.
+// Tests that the tests that `SECURITY.md` names exist.
 
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 
 const read = (path) => readFile(join(ROOT, path), "utf8");
 
-/** All tests by name: those by HTTP, those of documents, and those in Rust. */
+/** The names of all tests: those over HTTP, those of documents, and those in Rust. */
 async function names() {
   const found = new Set();
   for (const folder of ["tests/e2e", "tests/docs"]) {

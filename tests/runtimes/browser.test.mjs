@@ -1,4 +1,4 @@
-// The packed SDK in Chromium: without a bundler, and as Vite, webpack and esbuild make it.
+// Tests the packed SDK in Chromium: without a bundler, and as bundled by Vite, webpack and esbuild.
 
 import assert from "node:assert/strict";
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ const server = await serveLossily(after);
 const { folder } = await installApp(after);
 const browser = await browse(after, { page: folder });
 
-/** Opens a page: the one that needs no bundler, or one by its path from there. */
+/** Opens a page: the one without a bundler, or another by its path from there. */
 async function open(t, path = "") {
   const tab = await browser.tab();
   t.after(() => tab.close());
@@ -26,7 +26,7 @@ async function open(t, path = "") {
   return tab;
 }
 
-/** Writes a page round a script in a folder of its own. */
+/** Writes a page that runs a script, in its own folder. */
 async function pageOf(name, script) {
   await mkdir(join(folder, name), { recursive: true });
   await writeFile(join(folder, name, "index.html"), `<!doctype html><link rel="icon" href="data:,"><script ${script}></script>`);
@@ -35,7 +35,10 @@ async function pageOf(name, script) {
 /** The wasm files that a page has asked for. */
 const modulesOf = (tab) => tab.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes(".wasm")).map(({ name }) => name));
 
-/** Makes a round trip in the page: nothing is loaded before it, by it one module for the outbox and one for its session, and none by the next. */
+/**
+ * Makes two round trips in the page. Nothing is loaded before the first; the first loads one module for the outbox and one for its session; the
+ * second loads none.
+ */
 async function checkPage(tab, account, { modules = 2 } = {}) {
   assert.deepEqual(await modulesOf(tab), [], "nothing is loaded before the first call");
   for (const name of [account, `${account}-again`]) {

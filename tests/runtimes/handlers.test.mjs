@@ -1,4 +1,4 @@
-// `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd; and Drizzle in a handler.
+// Tests `semel/worker` as it is packed: the template with wrangler's own types, bundled by wrangler, on workerd, and Drizzle in a handler.
 
 import assert from "node:assert/strict";
 import { copyFile, cp, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
@@ -22,13 +22,13 @@ const transfers = join(app, "transfers");
 before(async () => {
   for (const [name, folder] of [["orders-typescript", template], ["transfers", transfers]]) {
     await cp(join(ROOT, "examples", name), folder, { recursive: true, filter: (path) => !/node_modules|worker-configuration/.test(path) });
-    // Installed beside it, as in a workspace.
+    // The packages are installed beside the example, as in a workspace.
     await symlink(join(app, "node_modules"), join(folder, "node_modules"));
     await wrangler(["types", "--cwd", folder]);
   }
 }, LIMIT);
 
-/** What `tsc` says of the template with other sources beside its own, or of another folder. */
+/** The output of `tsc` for the template, with other sources beside its own, or for another folder. */
 async function compile({ checksLibraries = false, folder = template } = {}) {
   const tsc = createRequire(join(ROOT, "package.json")).resolve("typescript/bin/tsc");
   const printed = await run(process.execPath, [tsc, "-p", folder, "--skipLibCheck", String(!checksLibraries)]).then(() => "", ({ message }) => message);

@@ -1,6 +1,6 @@
-// How long the packed SDK takes to open in Chromium.
+// Measures how long the packed SDK takes to open in Chromium.
 //
-// Invariant: `npm test` runs this file with no other beside it. What else runs on the machine is measured with it.
+// Invariant: `npm test` runs this file with no other beside it, because anything else that runs on the machine would be measured too.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -16,7 +16,7 @@ const server = await serveLossily(after);
 const { folder } = await installApp(after);
 const browser = await browse(after, { page: folder });
 
-/** How long it takes to open two outboxes in a new page: one with the module yet to be fetched, one with the module there. */
+/** How long it takes to open two outboxes in a new page: the first has to fetch the module, the second has it. */
 async function timesToOpen(t) {
   const tab = await browser.tab();
   t.after(() => tab.close());
@@ -42,6 +42,6 @@ test(`opening takes less than ${OPEN_MS_MAX} ms`, { timeout: 90_000 }, async (t)
   const median = (times) => times[PAGES >> 1];
   const told = `the first of a page ${first[0].toFixed(1)} at best, ${median(first).toFixed(1)} as a rule; the next ${median(next).toFixed(1)} ms`;
   t.diagnostic(told);
-  // The first waits for a server and for files of the browser, which the machine keeps waiting too: what it takes shows in the best.
+  // The first open also waits for a server and for files of the browser, which a busy machine delays. So its best time is judged.
   assert.ok(first[0] < OPEN_MS_MAX && median(next) < OPEN_MS_MAX, told);
 });

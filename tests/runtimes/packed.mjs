@@ -1,6 +1,6 @@
-// The SDK as a user gets it: packed, and installed by npm in an app outside of the checkout.
+// Packs the SDK, and installs it with npm in an app outside of the checkout, as a user does.
 //
-// Invariant: nothing of the checkout is in reach of the app but what was packed, and nothing outlives the test file.
+// Invariant: of the checkout, the app can reach only what was packed, and nothing outlives the test file.
 
 import { cp, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,15 +11,15 @@ import { run } from "../../scripts/setup/step.mjs";
 
 const APP = fileURLToPath(new URL("app", import.meta.url));
 
-/** What every entry exports: what its types say. */
+/** What every entry must export: the classes in its types. */
 export const EXPORTS = [...(await readFile(join(SDK_PACKAGE, "index.d.ts"), "utf8")).matchAll(/^export class (\w+)/gm)].map(([, name]) => name).sort();
 
-/** Packs it, and resolves to the tarball in a folder of its own. `after` is node:test's. */
+/** Packs the SDK, and resolves to the tarball in a folder of its own. `after` is the one of node:test. */
 export async function pack(after) {
-  // Bundlers tell real paths: where the system's temporary folder is a link, paths would differ.
+  // Bundlers report real paths. If the system's temporary folder is a link, other paths would differ from theirs.
   const scratch = await mkdtemp(join(await realpath(tmpdir()), "semel-app-"));
   after(() => rm(scratch, { recursive: true, force: true, maxRetries: 10 }));
-  // Built it is already: to pack is no reason to build everything.
+  // The package is built already, so packing must not build everything again.
   const name = await run("npm", ["pack", SDK_PACKAGE, "--ignore-scripts", "--silent", "--pack-destination", scratch], { cwd: scratch });
   return join(scratch, name.trim());
 }

@@ -1,4 +1,4 @@
-// The packed SDK in Node, Bun and Deno, imported and required.
+// Tests the packed SDK in Node, Bun and Deno, imported and required.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -18,9 +18,9 @@ const { folder } = await installApp(after);
 const home = await mkdtemp(join(tmpdir(), "semel-home-"));
 after(() => rm(home, { recursive: true, force: true }));
 
-/** Deno may do what the package needs, and nothing else. */
+/** Deno grants what the package needs, and nothing else. */
 const DENO = ["run", "--quiet", "--no-prompt", "--no-lock", "--cached-only", "--node-modules-dir=manual", "--allow-net=127.0.0.1"];
-/** What each takes before the script. The script itself renames a file. */
+/** The arguments of each runtime before the script. Deno may write, because the script renames a file. */
 const ARGUMENTS = {
   "node-20.0": [],
   "node-22": [],
@@ -28,7 +28,7 @@ const ARGUMENTS = {
   bun: ["run", "--no-install"],
   deno: [...DENO, `--allow-read=${folder}`, `--allow-write=${folder}`],
 };
-/** What they take before a script that uses the store on disk: it asks the system which processes live, which Deno allows nobody but who may do all. */
+/** The same for a script that uses the store on disk. It asks the system which processes live, and Deno allows that only with `--allow-all`. */
 const DISK_ARGUMENTS = { ...ARGUMENTS, deno: ["run", "--quiet", "--no-lock", "--cached-only", "--node-modules-dir=manual", "--allow-all"] };
 
 /** Runs a script of the app, and resolves to what it printed. Anything on the standard error is a failure. */

@@ -1,4 +1,4 @@
-// What the package's README says it is tested in is what it is tested in.
+// Tests that the package's README names the versions of the runtimes that it is tested in.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

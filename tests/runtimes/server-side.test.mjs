@@ -1,4 +1,4 @@
-// The packed SDK in what frameworks render on a server with: Vite's server side, for development and as built.
+// Tests the packed SDK in server-side rendering: with Vite's server side, in development and as built.
 
 import assert from "node:assert/strict";
 import { copyFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ const { folder } = await installApp(after);
 const common = { root: folder, configFile: false, logLevel: "warn" };
 const module = join(folder, "node_modules/semel/semel.wasm");
 
-/** What is rendered is rendered without a trace of the package; and it works where somebody uses it there. */
+/** Checks that importing and rendering touch nothing, and that the package works on the server too. */
 async function check({ exports, touched }, account) {
   assert.deepEqual(touched, []);
   assert.equal(exports.render(), "<button>Deposit</button><script>/* function */</script>");
@@ -30,7 +30,7 @@ test(`Vite ${version} renders on the server, for development`, LIMIT, async (t) 
   await check({ exports: await vite.ssrLoadModule("/server-side.js"), touched: [] }, "ssr-dev");
 });
 
-/** Builds with a setting, and imports what came of it from its folder. */
+/** Builds with a setting, and imports the result from its folder. */
 async function importBuilt(outDir, ssr) {
   await build({ ...common, ssr, build: { ssr: "server-side.js", outDir } });
   return importedQuietly(() => import(pathToFileURL(join(folder, outDir, "server-side.js"))), module);
@@ -41,7 +41,7 @@ test(`Vite ${version} renders on the server, as built`, LIMIT, async () => check
 test(`Vite ${version} renders on the server, as built with the package in the bundle and its module copied beside it`, LIMIT, async () => {
   const imported = await importBuilt("ssr-bundled", { noExternal: ["semel"] });
   await copyFile(module, join(folder, "ssr-bundled/semel.wasm"));
-  // Sessions are a chunk of their own, in a folder of its own.
+  // Sessions are a separate chunk, in a separate folder.
   await copyFile(join(module, "../session.wasm"), join(folder, "ssr-bundled/assets/session.wasm"));
   await check(imported, "ssr-bundled");
 });

@@ -1,9 +1,9 @@
-// The ledger, behind a network that loses the first answer to each request.
+// Starts the ledger behind a proxy that loses the first answer to each request.
 
 import { startLossy } from "../e2e/lossy.mjs";
 import { serve } from "../e2e/server.mjs";
 
-/** Starts both for a test file. `after` is node:test's. */
+/** Starts both for a test file. `after` is the one of node:test. */
 export async function serveLossily(after) {
   const server = await serve(after, "ledger");
   const seen = new Set();
@@ -16,7 +16,7 @@ export async function serveLossily(after) {
   return { url: proxy.url, account: (name) => server.account(name) };
 }
 
-/** What a round trip of a new account gives: the change was made once, and its answer was had at the second attempt. */
+/** The result of a round trip with a new account: the change was made once, and the second attempt got its answer. */
 export function expected(account) {
   return {
     status: 200,

@@ -1,8 +1,8 @@
-// The examples of handlers, by the commands of examples/README.md: the package as it is packed, started by wrangler.
+// Tests the examples of handlers with the commands of examples/README.md: the package is packed, and wrangler starts the examples.
 //
 // Invariants:
-// - They are installed and started by what the page says, but for what is not downloaded: wrangler is the checkout's, and its ports are free ones.
-// - Nothing of the checkout is in their reach but what was packed, and nothing outlives the test file.
+// - The examples are installed and started as the page says, but nothing is downloaded: wrangler is the checkout's, and its ports are free ones.
+// - Of the checkout, the examples can reach only what was packed, and nothing outlives the test file.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -21,9 +21,9 @@ import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { until } from "../e2e/lossy.mjs";
 import { pack } from "./packed.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 180_000 };
-/** So long may wrangler take to bundle and start: seconds, and many more where the machine is busy. */
+/** How long wrangler may take to bundle and start: usually some seconds, and many more on a busy machine. */
 const STARTED_MS_MAX = 120_000;
 const LINES_MAX = 60;
 const UPSTREAM = "http://127.0.0.1:3000";
@@ -40,7 +40,7 @@ before(async () => {
   await chmod(join(bin, "wrangler"), 0o755);
 });
 
-/** The environment that examples are installed, started and uploaded in. `flags`: what wrangler is told besides. */
+/** The environment in which examples are installed, started and uploaded. `flags`: more flags for wrangler. */
 function environment(flags = "") {
   const settings = { offline: true, audit: false, fund: false, update_notifier: false, cache: join(checkout, "cache") };
   const npm = Object.entries(settings).map(([name, value]) => [`npm_config_${name}`, String(value)]);
@@ -48,14 +48,14 @@ function environment(flags = "") {
   return { ...process.env, ...Object.fromEntries(npm), ...quiet, PATH: `${bin}:${process.env.PATH}`, SEMEL_TEST_FLAGS: flags };
 }
 
-/** The commands of examples/README.md for an example: the first line installs, the second starts. */
+/** The commands of examples/README.md for an example: the first line installs, the second starts it. */
 function commandsOf(name) {
   const [, script] = new RegExp(`<!-- ${name} -->\n\`\`\`sh\n([\\s\\S]*?)\`\`\``).exec(howTo) ?? [];
   assert.ok(script, `examples/README.md has the commands of ${name}`);
   return script.trimEnd().split("\n");
 }
 
-/** Puts an example beside the package, and installs the package as the page says. */
+/** Copies an example beside the package, and installs the package as the page says. */
 async function install(name, beside = "examples") {
   const folder = join(checkout, beside, name);
   await cp(join(ROOT, "examples", name), folder, { recursive: true, filter: (path) => !/node_modules|\.wrangler|worker-configuration/.test(path) });
@@ -67,7 +67,7 @@ async function install(name, beside = "examples") {
   return folder;
 }
 
-/** Starts an example as the page says, with a part of the command changed. Resolves to `{ url, send }`. */
+/** Starts an example as the page says, with its command changed by `change`. Resolves to `{ url, send }`. */
 async function start(t, name, change = (command) => command) {
   const [, second] = commandsOf(name);
   const child = spawn("bash", ["-euc", `exec ${change(second)}`], { cwd: checkout, env: environment("--ip 127.0.0.1 --port 0 --inspector-port 0 --show-interactive-dev-session=false"), detached: true });
@@ -75,7 +75,7 @@ async function start(t, name, change = (command) => command) {
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
   const ended = new Promise((resolve) => child.on("close", resolve));
   t.after(() => {
-    // Its own group, and nobody else's: wrangler, and workerd.
+    // Kills only the child's own process group: wrangler and workerd.
     if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
     return ended;
   });
@@ -90,14 +90,14 @@ async function start(t, name, change = (command) => command) {
   return { url, send };
 }
 
-/** Sends a change twice at once: one is executed, and both get its answer. */
+/** Sends a change twice at the same time. One attempt is executed, and both get its answer. */
 async function twice({ send }, path, body, expected, id = randomUUID()) {
   const answers = await Promise.all([send("POST", path, { id, body }), send("POST", path, { id, body })]);
   for (const { status, text } of answers) assert.deepEqual([status, JSON.parse(text)], expected, JSON.stringify(answers));
   assert.deepEqual(answers.map(({ semel }) => semel).sort(), ["executed", "replayed"]);
 }
 
-/** An API that knows nothing of ids, and what it was asked to make. */
+/** An API without idempotency keys, and the orders that it was asked to make. */
 async function api(t) {
   const made = [];
   const server = createServer(async (request, response) => {
@@ -121,7 +121,7 @@ async function makesOrders(server) {
   return server;
 }
 
-/** What each example is asked, once it has been started. */
+/** What the test asks of each example once it is started. */
 const examples = {
   async "orders-typescript"(t) {
     return makesOrders(await start(t, "orders-typescript"));
@@ -139,7 +139,7 @@ const examples = {
       assert.ok(command.includes(UPSTREAM), command);
       return command.replace(UPSTREAM, other.url);
     });
-    // By a client that sends no id: it is made of the order's own reference.
+    // This client sends no id. The id is made from the order's own reference.
     for (const ref of ["one", "two"]) {
       const answers = await Promise.all([1, 2].map(() => server.send("POST", "/orders", { body: { ref } })));
       for (const { status, text } of answers) assert.deepEqual([status, JSON.parse(text)], [201, { ref }], JSON.stringify(answers));
@@ -151,7 +151,7 @@ const examples = {
     const server = await start(t, "binding");
     await twice(server, "/orders", { item: "tea" }, [201, { number: 1, item: "tea", by: '""' }]);
     assert.equal(JSON.parse((await server.send("GET", "/orders")).text).length, 1);
-    // What a client gets wrong is told to it, and leaves nothing in doubt that an administrator would have to resolve.
+    // The client is told of its mistake, and nothing is left in doubt that an administrator would have to resolve.
     for (const wrong of ["{", "null", ""]) {
       const { status, text } = await server.send("POST", "/orders", { id: randomUUID(), text: wrong });
       assert.deepEqual([status, JSON.parse(text)], [400, { error: "no-item" }], wrong);
@@ -180,7 +180,7 @@ test("examples/orders-typescript: its own tests pass, as npm runs them there, be
   await writeFile(join(folder, ".dev.vars"), `SEMEL_JWT_KEYS='${JSON.stringify({ keys: [key] })}'\nSEMEL_JWT_AUDIENCE='semel'\n`);
   const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
   assert.equal(scripts.test, "node --test");
-  // Without the mark that this file has of its own runner: else those tests would tell that one, and print nothing.
+  // Without the variable that marks a child of this test runner. With it, those tests would report to this runner and print nothing.
   const printed = await run(nodeForWrangler(), ["--test", "--test-reporter", "tap"], { cwd: folder, env: { ...environment(), NODE_TEST_CONTEXT: undefined } });
   assert.match(printed, /^# pass 3$/m, printed);
 });

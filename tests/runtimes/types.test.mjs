@@ -1,4 +1,4 @@
-// The types of the packed SDK, as TypeScript finds them: imported, required and bundled. And what npm is told of it.
+// Tests the types of the packed SDK as TypeScript finds them (imported, required and bundled), and the package's metadata for npm.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -12,7 +12,7 @@ import { installApp } from "./packed.mjs";
 
 const LIMIT = { timeout: 90_000 };
 const STRICT = ["--strict", "--exactOptionalPropertyTypes", "--noEmit", "--target", "es2023", "--lib", "es2023,dom"];
-/** Where TypeScript may look: as Node does, or as bundlers do, which know nothing of `.cts`. */
+/** How TypeScript may resolve the package: as Node does, or as bundlers do, which don't know `.cts`. */
 const WAYS = {
   "as Node resolves": { flags: ["--module", "nodenext"], files: ["imported.mts", "required.cts"] },
   "as a bundler resolves": { flags: ["--module", "preserve", "--moduleResolution", "bundler"], files: ["imported.mts"] },
@@ -27,7 +27,7 @@ function toolOf(root, name, bin) {
   return join(dirname(manifest), require(manifest).bin[bin]);
 }
 
-/** What a tool says, if it finds something to say. */
+/** The complaints of a tool; empty if it has none. */
 const complaintOf = (promise) => promise.then(() => "", (error) => (error instanceof StepError ? error.message : Promise.reject(error)));
 
 for (const [way, { flags, files }] of Object.entries(WAYS)) {
@@ -45,7 +45,7 @@ test("it compiles without the types of browsers, with those of Node alone, and a
 
 test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
   const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
-  // A service worker requires nothing, nor does what runs on workerd.
+  // Service workers and workerd have no `require`.
   const modules = ["service-worker", "upstream", "upstream/queue", "worker"];
   for (const more of [["--exclude-entrypoints", ...modules], ["--entrypoints", ...modules, "--profile", "esm-only"]]) {
     assert.equal(await complaintOf(run(process.execPath, [...args, ...more], { cwd: folder })), "");

@@ -1,4 +1,4 @@
-// The packed SDK as a client inside a Worker, on workerd.
+// Tests the packed SDK as a client inside a Worker, on workerd.
 
 import assert from "node:assert/strict";
 import { copyFile, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ const server = await serveLossily(after);
 const { folder } = await installApp(after);
 
 test("a Worker makes a change, and gets the answer that was lost", { timeout: 60_000 }, async () => {
-  // As wrangler bundles: what is wasm stays a module of its own, and the runtime compiles it.
+  // This bundles as wrangler does: wasm stays a separate module, which the runtime compiles.
   await build({
     absWorkingDir: folder,
     entryPoints: ["worker.js"],
@@ -37,7 +37,7 @@ test("a Worker makes a change, and gets the answer that was lost", { timeout: 60
   }
 });
 
-/** The Worker, whose `fetch` reaches the ledger and nothing else. */
+/** The configuration of a Worker whose `fetch` reaches the ledger and nothing else. */
 function config() {
   const text = JSON.stringify;
   return `using Workerd = import "/workerd/workerd.capnp";

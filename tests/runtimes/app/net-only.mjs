@@ -1,4 +1,4 @@
-// For a runtime that grants no reading of files: the entry that needs none. Its arguments are the server and the account.
+// A script for a runtime that may read no files: it uses the entry that needs none. Its arguments are the server and the account.
 
 import * as semel from "semel/inline";
 import { roundTrip } from "./round-trip.js";

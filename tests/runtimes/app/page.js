@@ -1,4 +1,4 @@
-// A page that imports the package, and does nothing with it until it is told to.
+// A page that imports the package. It does nothing with it until it is told to.
 
 import * as semel from "semel";
 import { roundTrip } from "./round-trip.js";

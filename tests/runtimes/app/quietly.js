@@ -1,17 +1,17 @@
-// Imports something, and tells what it did by being imported.
+// Imports something, and returns what the import touched.
 //
-// Invariant: whatever is watched is put back, so that what follows runs in the runtime as it is.
+// Invariant: everything that was watched is restored, so that later code runs in an unchanged runtime.
 
 import { renameSync } from "node:fs";
 
-/** What a server doesn't have, or has and means something else by: nobody may even ask whether it is there. */
+/** Names that a server doesn't have, or that mean something else there. The package may not even check whether they exist. */
 const OF_PAGES = ["window", "document", "self", "location", "navigator", "indexedDB", "localStorage", "sessionStorage"];
 const CALLS = ["fetch", "setTimeout", "setInterval", "setImmediate", "queueMicrotask"];
 const OF_WASM = ["compile", "instantiate", "Module", "Instance"];
 
 /**
- * Resolves to what `importIt` resolves to, and to the names of all that it touched. `module`: the path of the wasm file, which is
- * not there meanwhile.
+  * Resolves to what `importIt` resolves to, and to the names of all that it touched. `module` is the path of the wasm file, which is moved
+  * away during the import.
  */
 export async function importedQuietly(importIt, module) {
   const touched = [];
@@ -32,7 +32,7 @@ export async function importedQuietly(importIt, module) {
   }
 }
 
-/** Tells of each read of a property. */
+/** Calls `tell` on each read of a property. */
 function watched(object, name, tell) {
   const before = Object.getOwnPropertyDescriptor(object, name);
   Object.defineProperty(object, name, {
@@ -45,7 +45,7 @@ function watched(object, name, tell) {
   return () => (before ? Object.defineProperty(object, name, before) : delete object[name]);
 }
 
-/** Tells of each call of a function. */
+/** Calls `tell` on each call of a function. */
 function counted(object, name, tell) {
   const before = object[name];
   object[name] = function (...parameters) {

@@ -1,8 +1,8 @@
-// One round trip of the SDK, the same in every runtime: whoever calls it has imported the package in its own way.
+// One round trip of the SDK, the same in every runtime. The caller imports the package in its own way.
 
 /**
- * Makes a deposit through a network that loses the first answer, then a read with a signal, then deposits in a session, and resolves to what the
- * caller got, as JSON takes it. `sessionStore`: where there is a store of one's own.
+  * Makes a deposit through a network that loses the first answer, then a read with a signal, then deposits in a session. Resolves to what the
+  * caller got, as values that JSON can hold. `sessionStore` is a store for the session, if there is one.
  */
 export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { url, account, sessionStore, ...options }) {
   const semel = await Semel.open({ url, retryIntervalMs: 20, ...options });
@@ -17,7 +17,7 @@ export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { ur
   }
 }
 
-/** The answers to three deposits that are made at once: one by itself, two in a batch. */
+/** The answers to three deposits that are made at the same time: one goes by itself, two in a batch. */
 async function inSession(semel, account, store) {
   const session = await semel.session(`accounts/${account}`, "till", { store });
   const answers = await Promise.all([1, 2, 3].map(() => deposit(session, account)));
@@ -25,7 +25,7 @@ async function inSession(semel, account, store) {
   return Promise.all(answers.map((response) => response.json()));
 }
 
-/** Of which of the classes the error is that a caller gets whose outbox is closed while its request is on its way. */
+/** For each class, whether it is a class of the error that a caller gets if its outbox is closed while its request is on its way. */
 async function errorsOf(Semel, classes, url) {
   let sent;
   const isSent = new Promise((resolve) => (sent = resolve));

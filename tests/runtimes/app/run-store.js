@@ -1,5 +1,5 @@
-// What a process does with the store on disk: it checks the store by the package's own suite, makes a round trip with it, and prints
-// what came of it. It ends by itself.
+// The script of a process that uses the store on disk: it checks the store with the package's conformance suite, makes a round trip with it,
+// and prints the result. The process ends by itself.
 
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-// What a process does with the package: it imports it, makes a round trip, and prints what came of it. It ends by itself.
+// The script of a process that uses the package: it imports the package, makes a round trip, and prints the result. The process ends by itself.
 
 import { fileURLToPath } from "node:url";
 import { importedQuietly } from "./quietly.js";

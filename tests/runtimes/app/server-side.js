@@ -1,4 +1,4 @@
-// A part of a page as frameworks render it on a server: what it shows needs no outbox, and what it does happens in the browser.
+// A part of a page that a framework renders on a server. What it shows needs no outbox, and what it does happens in the browser.
 
 import { Semel } from "semel";
 

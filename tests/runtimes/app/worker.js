@@ -1,4 +1,4 @@
-// A Worker that is a client. workerd runs each `test` as an event of its own, in one isolate.
+// A Worker that is a client. workerd runs each `test` as a separate event, in one isolate.
 
 import * as semel from "semel";
 import { roundTrip } from "./round-trip.js";
@@ -12,5 +12,5 @@ const testOf = (suffix) => ({
 });
 
 export default testOf("");
-/** The module is there already, and was made in another event. */
+/** The wasm module exists already: it was instantiated in another event. */
 export const again = testOf("-again");

@@ -1,4 +1,4 @@
-// A Worker that asks another one by the SDK: all of it must compile.
+// A Worker that calls another one with the SDK. All of it must compile.
 
 import { OutcomeUnknownError, Semel } from "semel";
 

@@ -1,4 +1,4 @@
-// Stock by Drizzle's driver for Durable Objects, in a handler: every call of it answers at once.
+// A handler that keeps stock with Drizzle's driver for Durable Objects. Every call of that driver answers synchronously.
 
 import { eq, sql } from "drizzle-orm";
 import { type DrizzleSqliteDODatabase, drizzle } from "drizzle-orm/durable-sqlite";
@@ -35,7 +35,7 @@ export class Shop extends SemelObject<Env> {
         return { status: 201, body: order };
       }
       case "tries":
-        // What a transaction of one's own undoes is undone alone.
+        // A rollback in a transaction of the handler undoes only that transaction.
         try {
           db.transaction((tx) => {
             tx.insert(orders).values({ item, quantity }).run();
@@ -46,7 +46,7 @@ export class Shop extends SemelObject<Env> {
         }
         return { status: 201 };
       case "awaited":
-        // As it would be written for another driver. It is refused at run time where the types do not see it.
+        // For another driver, a handler would be written like this. Where the types don't catch it, it is refused at run time.
         return db.select().from(stock).then((rows) => ({ status: 200, body: rows })) as unknown as Answer;
       case "awaited-inside":
         void db.transaction(async (tx) => {

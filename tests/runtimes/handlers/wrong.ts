@@ -1,4 +1,4 @@
-// What the types of `semel/worker` do not let through: each expectation below fails where it compiles.
+// Mistakes that the types of `semel/worker` must refuse: each `@ts-expect-error` fails if its line compiles.
 
 import { type Answer, type Context, type HandlerRequest, type RequestHead, SemelObject, worker } from "semel/worker";
 
@@ -39,7 +39,7 @@ export class Keyed extends SemelObject<Env> {
     request.json().length;
     // @ts-expect-error: the clock is the key's.
     ctx.now = 5;
-    // What is optional may be given as undefined, under exactOptionalPropertyTypes too.
+    // Optional members may be undefined, also under exactOptionalPropertyTypes.
     ctx.emit(ctx.key, { path: request.path, method: undefined, headers: undefined, body: undefined });
     return { status: 200, headers: { "x-a": 1 }, body: { rows: ctx.sql.exec<{ b: string }>("SELECT b FROM a").toArray(), left: undefined } };
   }
