@@ -1,4 +1,4 @@
-// What asks the administrator's API: a change happens once, whatever is lost, and an error never says more than is known.
+// Tests the client of the administrator's API (`sdk/admin/api.js`): a change happens once, whatever is lost, and no error says more than is known.
 
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
@@ -16,7 +16,7 @@ const of = (options) => new Admin({ url: fake.url, token: TOKEN, changesForMs: 5
 const idIn = (state, from = 0) => {
   for (let n = from; ; n += 1) if (stateOf(n) === state) return idOf(numberOf(SMALL), n);
 };
-/** The error that something ends with. */
+/** The error that a promise rejects with. */
 const errorOf = (promise) => promise.then(() => assert.fail("it ended well"), (error) => error);
 
 test("a change whose request and answer are lost is sent again under the same id and first-sent, and made once", LIMIT, async () => {
@@ -58,7 +58,7 @@ test("once it is answered a change of a key is acknowledged, until the latest de
     assert.ok(deadlines.length === 2 && deadlines[0] > NOW_MS && deadlines[1] >= deadlines[0], `${deadlines}`);
     assert.equal(fake.calls.at(-1).ack, `${attempts[0].id};until=${deadlines[1]}`);
   }
-  // Whatever becomes of that, the change is made; and what is not answered is not acknowledged.
+  // A lost acknowledgement doesn't undo the change. A change without an answer is not acknowledged.
   const calls = fake.calls.length;
   fake.faults.push({ on: "read", kind: "lose-request" });
   assert.deepEqual(await of().cancel(SMALL, "never-seen-at-all", newChange()), { state: "cancelled" });
@@ -101,7 +101,7 @@ test("what is refused for good is so also after a lost attempt", LIMIT, async ()
 test("of what is not there nobody knows after a lost attempt: that may arrive yet, when it is there", LIMIT, async () => {
   const change = newChange();
   const sent = [];
-  // As of a network that holds the first attempt back.
+  // A network may hold the first attempt back like this.
   const holding = async (url, init) => {
     if (init.method === "DELETE" && sent.push([url, init]) === 1) throw new TypeError("fetch failed");
     return fetch(url, init);
@@ -177,7 +177,7 @@ test("what is asked for in the second in which a key was deleted is refused, and
   const soon = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));
   assert.deepEqual([soon.code, soon.executed], ["forgotten", "no"]);
   assert.deepEqual(explain(soon, true), { what: "The key was deleted a moment ago, or was just told to forget. It refuses what was asked for before that.", advice: "Try again in a moment.", outcome: "Nothing was changed." });
-  // An attempt before may have been what it was about.
+  // Here an earlier attempt may have done what the key now refuses.
   answers.push(new TypeError("fetch failed"));
   const lost = await errorOf(of({ fetch }).deleteKey(SMALL, newChange()));
   const earlier = await errorOf(of({ fetch }).deleteKey(SMALL, earlierChange("a", NOW_MS / 1000)));
@@ -232,7 +232,7 @@ test("who stops waiting is not told of a failure, but of the stop", LIMIT, async
   assert.equal((await errorOf(asked)).name, "AbortError");
 });
 
-/** Time passes from now on by what is returned alone, once all that goes on by itself has gone on. */
+/** Stops all timers. The function that this returns advances them, once everything that needs no timer has happened. */
 function timers(t) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   return async (ms) => {

@@ -1,4 +1,4 @@
-// The changes that an administrator makes in the inspector: each is asked about, made once, and told; and all of it can be used by anybody.
+// Tests the changes that an administrator makes in the inspector, in Chromium: the inspector asks before each, makes it once, and reports the result.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -10,21 +10,21 @@ import { until } from "../e2e/lossy.mjs";
 import { at, hasRows, inspect, isOf, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 90_000 };
-/** Where each view is seen after a run, as people see it. */
+/** Where the screenshots of the views are after a run. */
 const SHOTS = join(ROOT, "build/shots/inspector");
 
 const { fake, visitor, open } = await inspect(after);
 let last = 0;
-/** Another id in a state each time, of those that say when they were first sent. */
+/** Each time another id in this state, and always one with a first-sent. */
 const idIn = (state, key = SMALL) => {
   do last += 1;
   while (stateOf(last) !== state || last % 10 === 9);
   return idOf(numberOf(key), last);
 };
 const dialogOf = (tab) => tab.getByRole("dialog");
-/** A change that meets this fault waits until what is returned is called: what a page shows meanwhile is there for as long as it is looked at. */
+/** Holds the next change until the function that this returns is called. Meanwhile a test can look at what the page shows. */
 function heldChange() {
   let go;
   fake.faults.push({ on: "change", kind: "hold", until: new Promise((resolve) => (go = resolve)) });
@@ -129,7 +129,7 @@ test("no answer at all: nobody knows, and the same can be sent again, by whoever
   const { tab } = await open(t, at(SMALL, id));
   const [calls, done] = [fake.calls.length, fake.done.length];
   await tab.getByRole("button", { name: "Delete this record…" }).click();
-  // The clock of the page runs, so that the attempts are over at once.
+  // The test moves the page's clock, so the attempts are over at once.
   await tab.clock.install();
   fake.faults.push({ on: "change", kind: "lose-answer" }, ...Array.from({ length: 30 }, () => ({ on: "change", kind: "lose-request" })));
   await tab.getByRole("button", { name: "Delete the record" }).click();
@@ -195,10 +195,10 @@ test("who does nothing changes nothing; each question has an id of its own", LIM
     await isOf(tab, id);
     await begin();
     await tab.getByRole("button", { name: "Cancel the id" }).click();
-    // The question says that it "is cancelled" too; and while the change is on its way, the dialog stays.
+    // The question also has the words "is cancelled". And while the change is on its way, the dialog stays.
     await shows(tab, "It is cancelled: from now on it never runs.");
     await tab.goBack();
-    // Who goes back leaves the dialog.
+    // Going back closes the dialog.
     await dialogOf(tab).waitFor({ state: "detached" });
   }
   const ids = fake.calls.slice(calls).filter(({ method }) => method === "POST").map(({ id }) => id);
@@ -238,7 +238,7 @@ test("forget: an age or a date, what it means, and how far it is", LIMIT, async 
   await shows(tab, /^Done: /);
   assert.deepEqual(fake.done.slice(done), [`POST forget ${JSON.stringify({ before: Date.UTC(2026, 9, 22, 12) / 1000 })}`]);
   assert.deepEqual(mine.complaints, []);
-  // One that is no longer kept is no key that is not there.
+  // A forget that is no longer kept must not be reported as a missing key.
   await tab.goto(`${fake.url}/inspector#forget=job-99`);
   await shows(tab, "There is no forget with this id here.");
 });
@@ -272,7 +272,7 @@ test("axe finds nothing serious in any view, in light and dark and on a phone, a
   await mkdir(SHOTS, { recursive: true });
   const check = async (tab, what) => {
     await tab.screenshot({ path: join(SHOTS, `${what.replace(/[^a-z0-9]+/gi, "-")}.png`) });
-    // Past the page's policy, which is for its own scripts.
+    // Evaluating the script bypasses the page's policy, which allows only its own scripts.
     if (!(await tab.evaluate(() => "axe" in window))) await tab.evaluate(axe);
     const { violations } = await tab.evaluate(() => axe.run({ resultTypes: ["violations"] }));
     const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));

@@ -1,4 +1,4 @@
-// `npx semel` as it is packed and installed, against the made-up deployment: what it prints, its exit codes, and that changes happen once.
+// Tests `npx semel`, packed and installed, against the made-up deployment: what it prints, its exit codes, and that changes happen once.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -15,7 +15,7 @@ import { TOKEN, USERS_TOKEN, startFake } from "./fake.mjs";
 import { FOREIGN, HEAVY, HOSTILE, KEYS, NOW_MS, SMALL, effectIdOf, idOf, keys, mix, numberOf, outcomeOf, recordOf, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 30_000 };
-/** Where the command is begun some fifty times. */
+/** For a test that starts the command some fifty times. */
 const LIMIT_OF_MANY = { timeout: 120_000 };
 
 const fake = await startFake(after);
@@ -25,7 +25,7 @@ const idIn = (state, isRight = () => true) => {
   for (let n = 0; ; n += 1) if (stateOf(n) === state && isRight(n)) return idOf(numberOf(SMALL), n);
 };
 
-/** Begins the command. `env` is added to what names the deployment. */
+/** Starts the command. `env` is added to the variables that name the deployment. */
 function begin(args, { env = {}, node } = {}) {
   const settings = { PATH: process.env.PATH, SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN, ...env };
   const child = node ? spawn(node, [COMMAND, ...args], { env: settings }) : spawn(COMMAND, args, { env: settings });
@@ -255,7 +255,7 @@ test("records: a page of them, or of all pages those in one state", LIMIT, async
   assert.match(head, /^ID +STATE +CHANGED +PRINCIPAL +STATUS +SIZE$/);
   assert.deepEqual(rows.map((row) => row.split(" ")[0]), ids().slice(0, 3));
   assert.deepEqual([shown.code, shown.stderr], [0, "3 records, and there may be more\n"]);
-  // All that this one has came in one page.
+  // This key's records all came in one page.
   const told = async (limit) => (await semel(["records", FOREIGN, "--limit", limit])).stderr;
   assert.deepEqual([await told("11"), await told("12")], ["11 records, and there may be more\n", "12 records\n"]);
   const found = async (...args) => jsonOf((await semel(["records", SMALL, "--json", ...args])).stdout).map(({ id }) => id);
@@ -289,14 +289,14 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.deepEqual([gone.code, gone.stderr], [1, "No request with that id is parked.\nNothing was changed.\n"]);
   const goneBefore = await semel(["effects", SMALL, "--drop", effectIdOf(18), "--yes", "--again", `0f2b1c34-0000-4000-8000-000000000018@${NOW_MS / 1000}`]);
   assert.deepEqual([goneBefore.code, goneBefore.stderr], [1, "No request with that id is parked.\nIt can't be known whether the change was made.\n"]);
-  // The server shows no more of those that are sent to.
+  // The server shows at most 50 destinations.
   fake.effects.set(FOREIGN, { lanes: Array.from({ length: 50 }, (_, at) => ({ ...lane, id: effectIdOf(at + 1), waiting: 2 })), parked: [] });
   assert.equal((await semel(["effects", FOREIGN])).stderr, "100 of at most 10,000, 0 of them parked. The first 50 of those that are sent to are shown.\n");
   assert.deepEqual(await semel(["effects", HEAVY]), { code: 0, stdout: "", stderr: "0 of at most 10,000, 0 of them parked\n" });
   fake.effects.set(HEAVY, null);
   const mended = [[], ["--retry", effectIdOf(1), "--yes"], ["--drop", effectIdOf(1), "--yes"], ["--park", effectIdOf(1), "--yes"]];
   for (const options of mended) {
-    // A key that is listed is not said to be none.
+    // A key that is listed must not be reported as missing.
     const { code, stderr } = await semel(["effects", HEAVY, ...options]);
     assert.deepEqual([code, stderr.split("\n")[0]], [1, "There is no such key here, or its handler has sent nothing."], options.join(" "));
   }
@@ -397,7 +397,7 @@ test("Ctrl-C while a change is on its way says that nobody knows; while it waits
   fake.faults.push(held, held);
   t.after(() => go());
   const calls = fake.calls.length;
-  // As by `timeout`, which a script waits with.
+  // SIGTERM is what `timeout` sends, which scripts use.
   for (const [at, signal] of ["SIGINT", "SIGTERM"].entries()) {
     const cancelling = begin(["cancel", SMALL, "a b"]);
     await until(() => fake.calls.slice(calls).filter(({ method }) => method === "POST").length > at, "it is on its way");

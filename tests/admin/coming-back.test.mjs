@@ -1,4 +1,4 @@
-// The inspector in Chromium: who comes back finds what was left, and who comes from elsewhere sees what is there now.
+// Tests navigation in the inspector, in Chromium: who goes back finds a view as it was left, and who comes from elsewhere sees what is there now.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -6,12 +6,12 @@ import { until } from "../e2e/lossy.mjs";
 import { at, hasRows, inspect, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, HEAVY, SMALL, idOf, numberOf, stateOf } from "./world.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 90_000 };
 
 const { fake, open } = await inspect(after);
 const placeOf = (tab) => tab.evaluate(() => scrollY);
-/** All that are poisoned: they are looked for as the foot comes into sight. */
+/** Waits until all poisoned records are listed. The page looks for more each time its foot comes into sight. */
 const allAreFound = (tab) =>
   until(async () => {
     await tab.evaluate(() => scrollTo(0, document.body.scrollHeight));
@@ -35,7 +35,7 @@ test("who comes back from a record finds its key as it was left, at the same pla
     await until(async () => (await placeOf(tab)) === place, "the place is the same");
     assert.deepEqual([(await rows(tab)).length, await addressOf(tab)], [count, at(HEAVY)]);
   }
-  // A record asks for the limits of its key.
+  // The view of a record also asks for its key, whose limits it shows.
   const asked = new Set(fake.calls.slice(calls).map(({ path }) => decodeURIComponent(path).replace(`/semel/v1/admin/keys/${HEAVY}`, "")));
   assert.deepEqual(asked, new Set([`/records/${id}`, ""]));
   assert.deepEqual(mine.complaints, []);
@@ -59,7 +59,7 @@ test("a key is as it was left in the state that was chosen there, and anew to wh
   await stateField(tab).waitFor();
   assert.deepEqual([await addressOf(tab), await stateField(tab).inputValue(), (await rows(tab)).length, calls()], [state, "poisoned", 24, asked]);
   await look();
-  // To another key, and from there to this one.
+  // Go to another key, and from there to this one.
   await tab.evaluate((fragment) => (location.hash = fragment), at(EMPTY));
   await shows(tab, "There are no records here.");
   await tab.evaluate((fragment) => (location.hash = fragment), state);

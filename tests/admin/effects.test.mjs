@@ -1,4 +1,5 @@
-// What a key has sent to others, in the inspector: shown as it is, and mended by whoever is asked first.
+// Tests what the inspector shows of a key's effects (requests that its handler sends to others), and how an administrator sends one again, drops it
+// or gives it up.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -6,7 +7,7 @@ import { until } from "../e2e/lossy.mjs";
 import { at, inspect, shows } from "./inspector.mjs";
 import { EMPTY, HOSTILE, SMALL, effectIdOf, sentBy } from "./world.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 90_000 };
 
 const { fake, open } = await inspect(after);
@@ -46,7 +47,7 @@ test("a key whose handler sends nothing, or that never has, shows nothing of it;
     assert.equal(await tab.getByRole("heading", { name: "Sent to others" }).isVisible(), isShown, String(sent));
     assert.equal(await tab.getByRole("alert").count(), 0);
   }
-  // A browser tells in its own log of an answer that is no success.
+  // The browser reports each answer that is no success in its own log.
   assert.deepEqual(mine.complaints.filter((text) => !/404/.test(text)), []);
 });
 

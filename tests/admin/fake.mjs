@@ -1,8 +1,8 @@
-// The administrator's API over the made-up world, by HTTP, and the inspector's page beside it.
+// The administrator's API over the made-up deployment (`world.mjs`), by HTTP, and the inspector's page beside it.
 //
 // Invariants:
-// - Shapes, statuses and codes are those of PROTOCOL.md; a change needs an id, is recorded, and is replayed byte for byte.
-// - A fault is asked for by the test, one by one, and meets the next change or read; nothing goes by chance.
+// - Shapes, statuses and codes are those of PROTOCOL.md. A change needs an id, is recorded, and is replayed byte for byte.
+// - Faults never happen by chance: a test asks for each, and it hits the next change or read.
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -10,19 +10,19 @@ import { extname, join, normalize } from "node:path";
 import { HEAVY, NOW_MS, atOf, fingerprintOf, idOf, isRecord, keys, listed, mix, numberOf, numberOfId, outcomeOf, packedOf, recordOf, stateOf } from "./world.mjs";
 
 export const TOKEN = "an-administration-token";
-/** A valid token that is a user's. */
+/** A valid token of a user. */
 export const USERS_TOKEN = "a-token-of-alice";
 
-/** So many rows are looked at for a page of the records in one state: fewer than a server does, so that some keys have several. */
+/** How many rows are searched for one page of the records in one state. It is less than a server's limit, so that some keys need several pages. */
 const STATE_ROWS_MAX = 500;
-/** So many rows the times of a key are read of, at most. */
+/** From how many rows of a key the times are read, at most. */
 const TIMES_ROWS_MAX = 15_000;
 const ADMIN = "/semel/v1/admin/";
-/** A browser sends again by itself what is lost on a connection that it has used before, and would hide faults. */
+/** Closes each connection. On a connection that it has used before, a browser sends lost requests again by itself, which would hide faults. */
 const CLOSE = { connection: "close" };
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wasm": "application/wasm", ".png": "image/png" };
 
-/** Starts it. `after` is node:test's; `folder`: of the page; `keepsKeys: false`: a deployment that nobody has used. */
+/** Starts the API. `after` is the one of node:test, `folder` has the page; `keepsKeys: false` is a deployment that nobody has used. */
 export async function startFake(after, { folder, keepsKeys = true } = {}) {
   const fake = new Fake(folder, keepsKeys);
   await new Promise((resolve) => fake.server.listen(0, "127.0.0.1", resolve));
@@ -33,14 +33,14 @@ export async function startFake(after, { folder, keepsKeys = true } = {}) {
 
 class Fake {
   server = createServer((request, response) => this.#serve(request, response));
-  /** Faults to come: `{ on: "change" or "read", kind: "lose-request", "lose-answer", "hold" or a status, until }`. Each is used once. */
+  /** The faults to come: `{ on: "change" or "read", kind: "lose-request", "lose-answer", "hold" or a status, until }`. Each is used once. */
   faults = [];
-  /** What was asked for: `{ method, path, id, firstSent, deadline, ack, authorization }`. */
+  /** The requests that came: `{ method, path, id, firstSent, deadline, ack, authorization }`. */
   calls = [];
-  /** What was done, each change once. */
+  /** The changes that were made, each once. */
   done = [];
   #keys;
-  /** The last list that was asked for: pages of one follow each other. */
+  /** The list that was last asked for, so that its next pages fit the first. */
   #sorted;
   #recorded = new Map();
   #records = new Map();
@@ -52,17 +52,17 @@ class Fake {
     this.#keys = keepsKeys ? keys.map((key) => ({ ...key })) : [];
   }
 
-  /** What keys send, as the API tells it; null: the handler has nothing sent. */
+  /** The effects of keys, as the API returns them; `null` for a key whose handler sends nothing. */
   effects = new Map();
 
-  /** Has an id be in doubt. */
+  /** Puts an id in doubt. */
   doubt(key, id) {
     this.#keys.find((each) => each.key === key).inDoubt += 1;
     this.#sorted = undefined;
     this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
   }
 
-  /** Has something be parked that a key has sent. */
+  /** Parks an effect of a key. */
   park(key) {
     this.#keys.find((each) => each.key === key).parked += 1;
     this.#sorted = undefined;
@@ -165,7 +165,7 @@ class Fake {
       const record = this.#record(key, idOf(i, n));
       if (state === null || record.state === state) records.push(record);
     }
-    // Of one state there is a next page as long as there was something.
+    // If a state was asked for, there is a next page as long as this one has a record.
     const last = n < listed(i) ? idOf(i, n - 1) : state !== null && records.at(-1)?.id;
     return { records, next: last || null };
   }
@@ -238,7 +238,7 @@ class Fake {
     return { ...executed({ ...job }), status: 202 };
   }
 
-  /** Each look finds it further: it takes four. */
+  /** A forget, which is a quarter further at each look. */
   #forgetting(id) {
     const job = this.#forgets.get(id);
     if (!job) return problem(404, "not-found", "no such forget");
@@ -268,7 +268,7 @@ function statsOf({ key, records, tombstones, inDoubt, bytes, oldest }) {
   };
 }
 
-/** What is kept, by step: each row is read, up to a limit, and those that share a row are told with it. */
+/** The counts of a plot, by step. Each row is read, up to a limit. The counts of tombstones that share a row come with that row. */
 function timesOf(i, from, step, count) {
   const [records, tombstones] = [new Array(count).fill(0), new Array(count).fill(0)];
   const add = (to, at) => {
@@ -290,7 +290,7 @@ const executed = (json) => ({ status: 200, semel: "executed", json });
 const nothingSent = () => problem(404, "not-found", "no effects leave this application");
 
 function problem(status, code, title, executed = "no", retry = status >= 500 || ["not-seen", "in-flight", "rate-limited"].includes(code) ? "same-id" : "after-fix") {
-  // Of that one the server has a title of its own, and says what is wrong beside it.
+  // For this code, the server has a fixed title, and says in `detail` what is wrong.
   const said = code === "body-invalid" ? { title: "malformed body of a control request", detail: title } : { title };
   return { status, semel: code, json: { type: "about:blank", ...said, status, code, executed, retry } };
 }

@@ -1,4 +1,4 @@
-// The inspector in Chromium: what it shows of 10,000 keys and a million records, and what the address has to do with it.
+// Tests what the inspector shows in Chromium of 10,000 keys and a million records, and how the address leads to it.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -7,7 +7,7 @@ import { TOKEN, USERS_TOKEN } from "./fake.mjs";
 import { at, hasRows, inspect, isOf, rows, shows, stateField } from "./inspector.mjs";
 import { EMPTY, FOREIGN, HEAVY, HOSTILE, KEYS, SMALL, idOf, keys, mix, numberOf, stateOf } from "./world.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 90_000 };
 
 const { fake, visitor, open } = await inspect(after);
@@ -106,8 +106,7 @@ test("10,000 keys: pages come as they are scrolled to, in order, each once, and 
   );
   assert.equal(asked().length, KEYS / 200);
   assert.deepEqual(await names(tab), sorted((one, other) => other.created - one.created));
-  // What is out of sight costs nothing: the page answers at once.
-  // By the time that it computes, not that others take from it on a busy machine.
+  // Rows that are out of sight cost nothing, so the page answers at once. Its CPU time is measured, so other work of a busy machine doesn't count.
   const devtools = await tab.context().newCDPSession(tab);
   await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
   const worked = async () => (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value * 1_000;
@@ -150,7 +149,7 @@ test("the heaviest, by name, with a prefix: the address says which, and the back
   assert.equal(fake.calls.slice(calls).filter(({ path }) => path.includes("/keys?")).length, 0, "nobody is asked again");
   await tab.goBack();
   await until(async () => (await tab.evaluate(() => location.hash)) === "#order=heaviest&prefix=carts%2F1", "the order before");
-  // The list before is shown until that has been followed.
+  // The previous list is shown until the address has been followed.
   await until(async () => (await names(tab))[0] === heaviest[0], "the heaviest");
   assert.ok((await names(tab)).every((name) => name.startsWith("carts/1")));
   assert.deepEqual(mine.complaints, []);
@@ -190,7 +189,7 @@ test("a million records: pages of them, an id among them, and plots of a range t
   const { mine, tab } = await open(t, at(HEAVY));
   await hasRows(tab, 100);
   await shows(tab, "the shape is right");
-  // A list that asks once too rarely stands still after some pages.
+  // A list that forgets to ask for the next page stops after some pages.
   for (const count of [200, 300, 400, 500, 600]) {
     await tab.evaluate(() => scrollTo(0, document.body.scrollHeight));
     await hasRows(tab, count);
@@ -233,7 +232,7 @@ test("records of one state: of all pages those that are meant, and who comes bac
   await hasRows(tab, 100);
   await stateField(tab).selectOption("poisoned");
   const expected = Array.from({ length: 1_200 }, (_, n) => n).filter((n) => stateOf(n) === "poisoned").map((n) => idOf(numberOf(SMALL), n));
-  // All of them are looked at as the foot comes into sight.
+  // The page looks at more records each time its foot comes into sight.
   await until(
     () =>
       tab.evaluate(() => {
@@ -283,7 +282,7 @@ test("who types a prefix goes on where they were, and what an input method compo
   const keyboard = await tab.context().newCDPSession(tab);
   for (const text of ["か", "かん"]) {
     await keyboard.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
-    // Longer than who types is waited for.
+    // This is longer than the field waits for somebody who types.
     await tab.evaluate(() => new Promise((resolve) => setTimeout(resolve, 400)));
   }
   await keyboard.send("Input.insertText", { text: "漢" });

@@ -1,11 +1,11 @@
-// How the inspector looks in Chromium, in windows of several sizes.
+// Tests the layout of the inspector in Chromium, in windows of several sizes.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { at, hasRows, inspect, shows } from "./inspector.mjs";
 import { FOREIGN } from "./world.mjs";
 
-/** Past this, what runs hangs. */
+/** A test that takes longer hangs. */
 const LIMIT = { timeout: 90_000 };
 
 const { open } = await inspect(after);

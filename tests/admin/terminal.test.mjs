@@ -1,4 +1,4 @@
-// The command line at a terminal, where it asks, draws a bar and uses colours. Its streams are the test's.
+// Tests the command line at a terminal, where it asks questions, draws a progress bar and uses colours. The test provides the streams.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -17,7 +17,7 @@ const CSI = "\x1b[";
 
 const fake = await startFake(after);
 
-/** Begins the command at a terminal. */
+/** Starts the command at a terminal. */
 function begin(args, env = {}, { isErrorSeen = true } = {}) {
   const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100, setRawMode() {} });
   const [stdin, stdout, stderr] = [stream(), stream(), stream()];

@@ -1,4 +1,4 @@
-// What administrators read: numbers, ages, a record's life, bodies, and where the inspector is.
+// Tests the words that administrators read: numbers, ages, a record's life, bodies, and the addresses of the inspector.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,7 +25,7 @@ test("a life is the known instants in their order, those to come apart", () => {
   assert.deepEqual(titles(record(), null), ["First sent", "Executed", "Latest deadline"]);
   assert.deepEqual(titles(record({ state: "acknowledged", lapses: NOW_MS + 10_000 })), ["First sent", "Acknowledged", "Latest deadline", "Lapses (ahead)"]);
   assert.deepEqual(titles(record({ firstSent: null, deadline: null, state: "cancelled", lapses: NOW_MS - 1 })), ["Cancelled", "Lapses"]);
-  // To the second, the first sending may look later than what came of it.
+  // The first-sent has only seconds, so it may look later than the execution.
   assert.deepEqual(titles(record({ firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 60_000 })).slice(0, 2), ["First sent", "Executed"]);
 });
 

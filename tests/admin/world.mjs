@@ -1,17 +1,17 @@
 // A made-up deployment for the tests of what administrators see: 10,000 keys, and a million records at one of them.
 //
 // Invariants:
-// - All of it follows from numbers: key `i` and record `n` are computed when they are asked for, the same each time. Only what is changed is stored.
+// - Key `i` and record `n` are computed from their numbers when they are asked for, the same each time. Only changes are stored.
 // - Its clock stands still at NOW_MS.
 
 export const NOW_MS = Date.UTC(2026, 10, 21, 12);
 export const KEYS = 10_000;
 /** The key with the most records. */
 export const HEAVY = "orders/everything";
-/** A key whose name is markup, and one that no URL has as it is. */
+/** A key whose name is markup, and one whose name has to be encoded in a URL. */
 export const HOSTILE = `<img src=x onerror="window.hacked = 1">`;
 export const FOREIGN = "Zürich/größte Bestellung ☃ 100%";
-/** A key with few records of every state, and one with none at all. */
+/** A key with a few records of every state, and one without records. */
 export const SMALL = "accounts/alice";
 export const EMPTY = "carts/empty";
 
@@ -20,10 +20,10 @@ const DAY_MS = 86_400_000;
 const NAMED = [HEAVY, HOSTILE, FOREIGN, SMALL, EMPTY];
 const LISTED = [RECORDS_MAX, 40, 12, 1_200, 0];
 const FAMILIES = ["accounts", "orders", "carts", "tenants"];
-/** Tombstones that share a row with others for each that has its own. */
+/** How many tombstones share a row with others, for each tombstone that has its own row. */
 const PACKED_PER_LISTED = 3;
 
-/** A number from 0 to 2^32 - 1 that looks like chance. */
+/** A number from 0 to 2^32 - 1 that looks random. */
 export function mix(number, salt = 0) {
   let value = Math.imul(number ^ 0x9e3779b9, 0x85ebca6b) ^ Math.imul(salt + 1, 0xc2b2ae35);
   value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d);
@@ -57,7 +57,7 @@ export function isRecord(state) {
   return ["executed", "poisoned", "suspect"].includes(state);
 }
 
-/** One in a hundred of each rare state, wherever one begins. */
+/** The state of record `n`. The rare states are spread evenly: any hundred records in a row have each of them. */
 export function stateOf(n) {
   const place = (n * 37 + 11) % 100;
   if (place < 57) return "executed";
@@ -67,19 +67,19 @@ export function stateOf(n) {
   return place < 90 ? "acknowledged" : "expired";
 }
 
-/** Ids are in the order of their numbers, as UUIDs look. */
+/** The id of record `n`, which looks like a UUID. Ids sort like their numbers. */
 export function idOf(i, n) {
   const hex = (number, digits) => number.toString(16).padStart(digits, "0").slice(-digits);
   return `${hex(n * 4_294, 8)}-${hex(mix(n, i), 4)}-4${hex(mix(n, i + 1), 3)}-a${hex(mix(n, i + 2), 3)}-${hex(mix(n, i + 3), 8)}${hex(mix(n, 4), 4)}`;
 }
 
-/** The number of an id at key `i`; undefined if it is none. */
+/** The number of an id at key `i`; undefined if the key has no such id. */
 export function numberOfId(i, id) {
   const n = Math.floor(Number.parseInt(id.slice(0, 8), 16) / 4_294);
   return n < listedOf(i) && idOf(i, n) === id ? n : undefined;
 }
 
-/** When record `n` changed last: within a day, most of it in the middle. */
+/** When record `n` last changed: within the last day, mostly around its middle. */
 export const atOf = (i, n) => NOW_MS - Math.floor(((share(n, i + 7) + share(n, i + 8)) / 2) * DAY_MS);
 
 /** How many tombstones of key `i` have no row of their own. */
@@ -99,7 +99,7 @@ export function recordOf(i, n) {
     at,
     deadline: isAnonymous ? null : Math.ceil((at + 9_000) / 10_000) * 10_000,
     lapses: ["acknowledged", "expired"].includes(state) || (state === "cancelled" && isAnonymous) ? at + 70_000 + (mix(n, 11) % DAY_MS) : null,
-    // What is not told apart by a first-sent may have run before.
+    // Without a first-sent, an earlier request with the same id may have run.
     executed: { executed: "yes", acknowledged: "yes", expired: n % 2 ? "yes" : "unknown", poisoned: "no" }[state] ?? (isAnonymous ? "unknown" : "no"),
     status: content?.status ?? null,
     bytes: content ? bytesOf(content) : null,
@@ -131,7 +131,7 @@ export const fingerprintOf = (n) => Array.from({ length: 8 }, (_, at) => mix(n, 
 /** The id of an effect: 32 hexadecimal digits. */
 export const effectIdOf = (n) => n.toString(16).padStart(32, "0");
 
-/** What a key has sent, as the API tells it: to a key whose name is markup, to an address outside, and what was refused for good. */
+/** The effects of a key, as the API returns them: to a key whose name is markup, to an outside address, and one that was refused for good. */
 export function sentBy() {
   const one = { at: NOW_MS - 300_000, method: "POST", url: "/accounts/bob/credit", bytes: 20 };
   const lane = { id: effectIdOf(2), to: "key accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "answered 503 unavailable", closing: null, ...one };

@@ -1,11 +1,11 @@
-// What the buttons do, as far as it takes no page.
+// Tests what the lab's buttons do, as far as that needs no page.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Actions } from "../../www/lab/actions.js";
 import { CLICKS_MAX } from "../../www/lab/limits.js";
 
-/** Begins a run of `total` on an account that has `made` clicks. Resolves to what it told, and the runs it started. */
+/** Begins a run of `total` clicks on an account that has `made` clicks. Resolves to the texts that it showed, and the runs that it started. */
 async function begun({ made, total }) {
   const [told, started] = [[], []];
   const journal = { clicks: { size: made }, startRun: async (run) => started.push(run.total) > 0 };

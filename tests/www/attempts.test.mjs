@@ -1,4 +1,4 @@
-// The lab's network: clients that stop waiting, what is no deposit, and clicks of very many attempts.
+// Tests the lab's network: clients that stop waiting, requests that are no deposits, and clicks with very many attempts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

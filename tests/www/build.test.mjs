@@ -1,4 +1,4 @@
-// The page's build: its limit, and its templates.
+// Tests the build of the page: its limit of bytes, and its templates.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -11,7 +11,7 @@ import { checkInputs, checkPageSize, fill } from "../../scripts/setup/www.mjs";
 
 const LIMIT_BYTES = 150_000;
 
-/** A page as it is built, of files with so many bytes that can't be made smaller. */
+/** A built page whose files have these sizes, of bytes that can't be compressed. */
 async function pageOf(t, sizes) {
   const folder = await mkdtemp(join(tmpdir(), "semel-page-"));
   t.after(() => rm(folder, { recursive: true }));

@@ -1,16 +1,16 @@
-// The documents as pages: where their links lead, and that their text stays text.
+// Tests the documents as pages: their links lead to the right place, and their text stays text.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { DOCUMENTS, renderDocuments } from "../../scripts/setup/documents.mjs";
 
-/** The documents with these texts, by name; those that are not given are empty. */
+/** Renders the documents with these texts, by name. Documents without a text are empty. */
 async function render(texts) {
   const pages = await renderDocuments(async (file) => texts[file] ?? "");
   return Object.fromEntries(pages.map(({ name, ...page }) => [name, page]));
 }
 
-/** One document as HTML, without the paragraph round it. */
+/** One document as HTML, without the paragraph around it. */
 async function html(markdown, file = "README.md") {
   const { name } = DOCUMENTS.find((document) => document.file === file);
   return (await render({ [file]: markdown }))[name].content.replace(/^<p>|<\/p>\n$/g, "");

@@ -1,16 +1,16 @@
-// Time and chance for the tests of the page's logic.
+// Simulated time and randomness for the tests of the page's logic.
 //
 // Invariants:
-// - Time passes only while a test says so, and what is due in between happens in its order.
-// - All chance comes from a seed.
+// - Time passes only when a test says so. What becomes due meanwhile happens in order.
+// - All randomness comes from a seed.
 
-/** Resolves once all that needs no more time has happened. */
+/** Resolves once everything that needs no time has happened. */
 export const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 export class Clock {
   nowMs = 1_000_000;
   now = () => this.nowMs;
-  /** How long each sleep was to take. */
+  /** The length of each sleep, in ms. */
   slept = [];
   #timers = [];
 
@@ -19,7 +19,7 @@ export class Clock {
     return new Promise((resolve) => this.#timers.push({ atMs: this.nowMs + ms, resolve }));
   };
 
-  /** Lets `ms` pass. */
+  /** Lets `ms` milliseconds pass. */
   async pass(ms) {
     const endMs = this.nowMs + ms;
     for (;;) {

@@ -1,16 +1,16 @@
-// What pages have left that are gone, and what becomes of their clicks.
+// Tests clicks that are still open when their page is gone: how another page finds them, tells of them and goes on with them.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { World } from "./world.mjs";
 
-/** So often a page looks for what others have left. */
+/** How often a page looks for what other pages left. */
 const LOOK_MS = 2_000;
 
 const made = (world) => world.handed.semel.map(([, n]) => n);
 const makers = (world) => [...new Set(world.handed.semel.map(([page]) => page))];
 
-/** A page that made clicks and is gone, and another that looks. `prepare` has its say in between. */
+/** A page that made clicks and is gone, and another page that looks for them. `prepare` runs in between. */
 async function left({ clicks = 1, prepare = () => {} } = {}) {
   const world = new World();
   const one = await world.open();
@@ -174,7 +174,7 @@ describe("a click whose page is gone", () => {
     two.run.watch();
     await world.clock.pass(LOOK_MS - 1);
     assert.deepEqual([world.handed.semel, world.log], [[], []]);
-    // By now it is in the store.
+    // By the second look, the click is in the store.
     world.stored.add(1);
     await look(world);
     assert.deepEqual(world.handed.semel, []);
@@ -226,7 +226,7 @@ describe("a click whose page is gone", () => {
     world.log.push = (...entries) => {
       for (const [what] of entries) {
         if (what !== "stored" && what !== "ask") continue;
-        // It is executed and settled between the two, whichever is first.
+        // The click is executed and settled between the two, whichever of them comes first.
         if (world.stored.has(1)) {
           queueMicrotask(() => {
             world.stored.delete(1);
@@ -248,7 +248,7 @@ describe("a click whose page is gone", () => {
       two.run.watch();
       await world.clock.pass(LOOK_MS - 1);
       if (isMade) world.logged.set("1-semel-x", "executed");
-      // Another page has it on record, and this one has not been told.
+      // Another page has recorded the answer, and this page has not been told.
       world.clicks.set(1, { ...world.clicks.get(1), semel: "answered", semelMs: 7 });
       await look(world);
       assert.deepEqual([world.handed.semel, world.clicks.get(1).semelMs], [[], 7]);

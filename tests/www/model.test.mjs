@@ -1,4 +1,4 @@
-// What is shown, from what was recorded and what the server logged.
+// Tests what the lab shows, computed from what the page recorded and what the server logged.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -15,7 +15,7 @@ const onItsWay = (members) => attempt({ fate: "sent", answer: "waiting", endMs: 
 const lost = (why, members) => attempt({ fate: "lost", why, answer: "lost", ...members });
 const log = (...entries) => new Map(entries);
 
-/** Many attempts, each with an id of its own. */
+/** Several attempts, each with its own id. */
 const many = (...attempts) => attempts.map((one, k) => ({ ...one, id: `1-naive-${k}`, sentMs: SENT_MS + k }));
 const lane = (attempts, { logged = log(), nowMs = SOON_MS, state = "waiting" } = {}) => laneOf({ naive: state, semel: "other" }, "naive", attempts, logged, nowMs);
 const texts = (attempts, options) => lane(attempts, options).marks.map(({ text }) => text);

@@ -1,6 +1,6 @@
-// The lab's network for a test: with faults, before a server that counts.
+// The lab's network for a test: it has faults, and behind it is a server that records its calls.
 //
-// Invariant: time is the test's, and chance has a seed, unless the test has another.
+// Invariant: the test controls time, and randomness has a seed, unless the test brings its own.
 
 import assert from "node:assert/strict";
 import { DELAY_MS_MAX } from "../../www/lab/limits.js";
@@ -8,18 +8,18 @@ import { makeNetwork } from "../../www/lab/network.js";
 import { Clock, seeded } from "./fakes.mjs";
 
 export const LANES = ["naive", "semel"];
-/** How long a broken connection takes to be seen. */
+/** After how long a client sees that its connection is broken. */
 export const BROKEN_MS = 60;
-/** What is sent for no click. */
+/** Stands for the click of a request that belongs to no click. */
 export const NO_DEPOSIT = Symbol("no deposit");
 
-/** A network with faults, before a server that counts. */
+/** The network and its server. */
 export class Net {
   clock = new Clock();
   settings = { loseRequests: 0, loseAnswers: 0, twice: 0, delay: 0, offline: 0 };
-  /** What happened, in its order: `["record", id, fate, answer]` or `["fetch", id]`. */
+  /** What happened, in order: `["record", id, fate, answer]` or `["fetch", id]`. */
   log = [];
-  /** All that was recorded, by attempt. */
+  /** Everything that was recorded, by attempt. */
   records = new Map();
   /** `{ url, init, headers, atMs }` of each request that reached the server. */
   calls = [];
@@ -43,7 +43,7 @@ export class Net {
     this.network = makeNetwork({ settings: this.settings, record, fetch, random, now, sleep });
   }
 
-  /** Sends one; `told` is what its client has been told so far. */
+  /** Sends a request. `told` is what its client has been told so far. */
   send(lane = "naive", click = 1, init = { method: "POST" }) {
     const sent = { told: undefined };
     const of = click === NO_DEPOSIT ? undefined : click;
@@ -54,14 +54,14 @@ export class Net {
     return sent;
   }
 
-  /** Sends one, and lets it come to its end. */
+  /** Sends a request, and lets enough time pass for it to end. */
   async see(lane, click, init) {
     const sent = this.send(lane, click, init);
     await this.clock.pass(2 * DELAY_MS_MAX);
     return sent.told;
   }
 
-  /** Each attempt as it stands. */
+  /** The latest record of each attempt. */
   get last() {
     return [...this.records.values()].map((all) => all.at(-1));
   }

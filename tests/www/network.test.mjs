@@ -1,4 +1,4 @@
-// The lab's network: each of its faults, and what is on record of an attempt then.
+// Tests each fault of the lab's network, and what is then recorded of an attempt.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Clicks, and runs of clicks by several pages.
+// Tests clicks, and runs of clicks that several pages drive.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -68,7 +68,7 @@ describe("a run", () => {
     await world.clock.pass(60_000);
     await driving;
     assert.deepEqual([made(world), page.fulls], [numbers(1, 3), 1]);
-    // One that is made whole has nothing to say.
+    // A run that makes all its clicks reports nothing.
     world.clicksMax = 5;
     await page.journal.startRun({ total: 2 });
     await world.clock.pass(60_000);
@@ -113,7 +113,7 @@ describe("a run", () => {
     await world.clock.pass(60_000);
     assert.deepEqual(made(world), numbers(1, 50));
     assert.deepEqual(world.lock(RUN_LOCK), { held: [], waiting: [] });
-    // The next one is driven as well.
+    // The next run is driven as well.
     await pages[2].journal.startRun({ total: 10 });
     await world.clock.pass(60_000);
     assert.deepEqual(made(world), numbers(1, 60));
@@ -124,7 +124,7 @@ describe("a run", () => {
     const page = await world.open();
     await page.journal.startRun({ total: 1 });
     page.run.drive();
-    // Its last look finds nothing left.
+    // The page's second look for a click finds none left. At that moment, the next run is started.
     const { click } = page.journal;
     let looks = 0;
     page.journal.click = async function (...options) {
@@ -158,7 +158,7 @@ describe("a run", () => {
     await one.journal.startRun({ total: 6, crash: 3 });
     await world.clock.pass(60_000);
     assert.deepEqual([world.log.at(-2), world.log.at(-1)], [["semel", 3], ["crash"]]);
-    // It is loaded again, and Semel has stored what it made.
+    // The page is loaded again, and Semel has stored the clicks that it made.
     for (const n of numbers(1, 3)) world.stored.add(n);
     const again = await world.open({ tab: 1, crash });
     again.run.watch();

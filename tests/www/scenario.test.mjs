@@ -1,4 +1,4 @@
-// The address as a scenario, and back.
+// Tests how the page's address is read as a scenario, and how a scenario becomes an address.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

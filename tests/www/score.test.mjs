@@ -1,4 +1,4 @@
-// What the score says of a difference.
+// Tests what the score says of a difference.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// The referee: what it asks the server, and what it makes of the answers.
+// Tests the referee: what it asks the server, and what it concludes from the answers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,14 +7,14 @@ import { Clock, gate, settled } from "./fakes.mjs";
 
 const PAGE_ROWS = 1_000;
 
-/** A server with a log a lane, as `/lab/` gives it. */
+/** A server with a log for each lane, with the API of `/lab/`. */
 class Server {
   clock = new Clock();
   lanes = { naive: { balance: 0, rows: [] }, semel: { balance: 0, rows: [] } };
   asked = [];
-  /** Is run for each request before it is answered, and may answer instead. */
+  /** Runs before each request is answered, and may answer it instead. */
   before = () => {};
-  /** Whose log takes nothing any more. */
+  /** The lane whose log is full. */
   fullLane;
 
   referee = new Referee("lab-1", {

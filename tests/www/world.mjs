@@ -1,48 +1,48 @@
-// Pages of one visitor, for the tests of runs: their locks, their journal, Semel's store and the server's log, without a browser.
+// The pages of one visitor, for the tests of runs: their locks, their journal, Semel's store and the server's log, without a browser.
 //
 // Invariants:
-// - What a browser does in a turn of its own takes one here: to record, to lock, to look who is there.
-// - A page that dies does nothing more, and its locks are free. What it had stored stays.
+// - What takes a browser a turn of its event loop takes one here too: recording, locking, asking which pages are there.
+// - A page that dies does nothing more, and its locks become free. What it had stored stays.
 
 import { Run } from "../../www/lab/run.js";
 import { Clock } from "./fakes.mjs";
 
 const never = () => new Promise(() => {});
 
-/** What a browser does by itself takes no time that counts, but others go on meanwhile. */
+/** What a browser does asynchronously takes no time here, but other code runs meanwhile. */
 async function turn() {
   for (let step = 0; step < 5; step += 1) await undefined;
 }
 
 export class World {
   clock = new Clock();
-  /** What is on record. */
+  /** The recorded clicks, by number. */
   clicks = new Map();
   run;
   events = [];
   /** The clicks that Semel has stored and not settled. */
   stored = new Set();
-  /** What the server has logged. */
+  /** The attempts that the server has logged. */
   logged = new Map();
   isDown = false;
-  /** Whether that log takes nothing any more. */
+  /** Whether the server's log is full. */
   isFull = false;
-  /** How often Semel's store can't be read. */
+  /** How often reading Semel's store still fails. */
   unreadable = 0;
-  /** Clicks that an account takes. */
+  /** How many clicks an account takes. */
   clicksMax = Infinity;
-  /** By lane: the page and the number of each click that was handed to a client. */
+  /** By lane, the page and the number of each click that was handed to a client. */
   handed = { naive: [], semel: [] };
-  /** What happens in which order: lock requests, asks, clicks. */
+  /** What happened, in order: lock requests, asks, clicks. */
   log = [];
   pages = [];
-  /** Whether what is recorded is told to the other pages. */
+  /** Whether other pages are told of what is recorded. */
   isTold = true;
-  /** Run when a page looks who is there, after it has been answered and before it hears so. */
+  /** Runs when a page asks which pages are there, after the answer is made and before the page gets it. */
   onquery = () => {};
   #locks = [];
 
-  /** Opens a page and has it enter. `own` are its clients, its kill or its crash. */
+  /** Opens a page, which enters. `own` has its kill, its crash, or what runs at each of its lock requests. */
   async open({ tab = this.pages.length + 1, ...own } = {}) {
     const page = new Page(this, `page-${this.pages.length + 1}`, tab, own);
     this.pages.push(page);
@@ -50,7 +50,7 @@ export class World {
     return page;
   }
 
-  /** Who holds and who waits for a lock. */
+  /** Which pages hold a lock, and which wait for it. */
   lock(name) {
     const all = this.#locks.filter((lock) => lock.name === name);
     return { held: all.filter(({ isHeld }) => isHeld).map(({ page }) => page.name), waiting: all.filter(({ isHeld }) => !isHeld).map(({ page }) => page.name) };
@@ -94,7 +94,7 @@ export class World {
 
 class Page {
   isGone = false;
-  /** How often it said that a run found no room, killed the server, and crashed. */
+  /** How often the page said that a run found no room, killed the server, and crashed. */
   fulls = 0;
   kills = 0;
   crashes = 0;
@@ -157,20 +157,20 @@ class Page {
     });
   }
 
-  /** Is gone from one instant to the next. */
+  /** Makes the page disappear from one instant to the next. */
   die() {
     this.isGone = true;
     this.world.release(this.world.locksOf(this));
   }
 
-  /** What a page waits for that is gone never comes. */
+  /** Resolves like `promise` while the page lives, and never once it is gone. */
   async #living(promise) {
     const value = await promise;
     return this.isGone ? never() : value;
   }
 }
 
-/** The journal of a page, in one database with the others'. */
+/** The journal of a page, which shares one database with the other pages' journals. */
 class Journal {
   clicks = new Map();
   run;

@@ -10,8 +10,8 @@ const CALLS = ["fetch", "setTimeout", "setInterval", "setImmediate", "queueMicro
 const OF_WASM = ["compile", "instantiate", "Module", "Instance"];
 
 /**
-  * Resolves to what `importIt` resolves to, and to the names of all that it touched. `module` is the path of the wasm file, which is moved
-  * away during the import.
+ * Resolves to what `importIt` resolves to, and to the names of all that it touched. `module` is the path of the wasm file, which is moved
+ * away during the import.
  */
 export async function importedQuietly(importIt, module) {
   const touched = [];

@@ -1,8 +1,8 @@
 // One round trip of the SDK, the same in every runtime. The caller imports the package in its own way.
 
 /**
-  * Makes a deposit through a network that loses the first answer, then a read with a signal, then deposits in a session. Resolves to what the
-  * caller got, as values that JSON can hold. `sessionStore` is a store for the session, if there is one.
+ * Makes a deposit through a network that loses the first answer, then a read with a signal, then deposits in a session. Resolves to what the
+ * caller got, as values that JSON can hold. `sessionStore` is a store for the session, if there is one.
  */
 export async function roundTrip({ Semel, SemelError, OutcomeUnknownError }, { url, account, sessionStore, ...options }) {
   const semel = await Semel.open({ url, retryIntervalMs: 20, ...options });
