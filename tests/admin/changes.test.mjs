@@ -24,7 +24,7 @@ const idIn = (state, key = SMALL) => {
   return idOf(numberOf(key), last);
 };
 const dialogOf = (tab) => tab.getByRole("dialog");
-/** Holds the next change until the function that this returns is called. Meanwhile a test can look at what the page shows. */
+/** Adds a fault that holds a change until the function that this returns is called. So a test can look at what the page shows meanwhile. */
 function heldChange() {
   let go;
   fake.faults.push({ on: "change", kind: "hold", until: new Promise((resolve) => (go = resolve)) });

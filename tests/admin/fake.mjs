@@ -62,7 +62,7 @@ class Fake {
     this.#records.set(`${key}\0${id}`, { id, state: "in-doubt", principal: "alice", firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 59_000, deadline: null, lapses: null, executed: "unknown", status: null, bytes: null, crashes: null });
   }
 
-  /** Parks an effect of a key. */
+  /** Counts one more parked effect at a key. */
   park(key) {
     this.#keys.find((each) => each.key === key).parked += 1;
     this.#sorted = undefined;

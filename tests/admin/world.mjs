@@ -33,7 +33,7 @@ export function mix(number, salt = 0) {
 const share = (number, salt) => mix(number, salt) / 2 ** 32;
 
 const nameOf = (i) => NAMED[i] ?? `${FAMILIES[mix(i, 1) % FAMILIES.length]}/${mix(i, 2).toString(36)}-${i}`;
-/** How many records and tombstones of key `i` have a row of their own. */
+/** How many records and tombstones of key `i` have their own row. */
 const listedOf = (i) => LISTED[i] ?? Math.floor(2 + 400 * share(i, 3) ** 6);
 
 /** The keys as the registry lists them, in the order of their numbers. */
@@ -82,7 +82,7 @@ export function numberOfId(i, id) {
 /** When record `n` last changed: within the last day, mostly around its middle. */
 export const atOf = (i, n) => NOW_MS - Math.floor(((share(n, i + 7) + share(n, i + 8)) / 2) * DAY_MS);
 
-/** How many tombstones of key `i` have no row of their own. */
+/** How many tombstones of key `i` share a row with others. */
 export const packedOf = (i) => Math.round((keys[i].tombstones * PACKED_PER_LISTED) / (1 + PACKED_PER_LISTED));
 
 /** Record `n` of key `i`. */

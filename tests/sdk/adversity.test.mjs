@@ -180,7 +180,7 @@ test("a change that a store makes again in vain has changed nothing: what it was
 });
 
 test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
-  const store = new Rows(); // Without presence: whoever opens takes over what there is.
+  const store = new Rows(); // The store has no presence, so whoever opens it takes over everything.
   const server = new Stub();
   const hanging = new Stub();
   hanging.each = (call, serve) => (call.kind === "change" ? hang() : serve());
@@ -193,7 +193,7 @@ test("what another tab took over and answered a day ago is not said never to hav
   const { semel: second } = await outbox(t, { server, store, onrecovered: () => {} });
   await until(() => server.runs.get("2") === 1, "the other tab has sent it");
   await until(async () => (await second.pending()).length === 0, "it is settled");
-  store.rows.delete("2"); // As any tab does after a day.
+  store.rows.delete("2"); // Any tab does this after a day.
   cancelling.abort();
   const error = await within(waiting, "the call");
   assert.notEqual(error.executed, "no", `it ran: ${error}`);

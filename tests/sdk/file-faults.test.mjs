@@ -267,7 +267,7 @@ test("an owner whose name is made, though it is said not to be, lives", async (t
   const { disk, store } = await faulty(t);
   const presence = store.presence("owner");
   madeAndFailed(disk, "link", "EIO", (_, path) => path.endsWith("owner.owner"));
-  // This change waits for the turn in which the owner is announced.
+  // This change is made in the turn in which the owner is announced, so it waits for that.
   assert.equal(told(await rejection(put(store, "b", "1"))), "store-failed EIO");
   await put(store, "b", "1");
   assert.deepEqual(await presence.alive(), ["owner"]);

@@ -20,7 +20,7 @@ test("what finds few under way goes at once, by itself; what comes then goes in 
     if (call.kind === "change" && call.n > 1) await opened;
     return serve();
   };
-  // The clock stands still, so the batch leaves because the first request has come back.
+  // The first request comes back at once, and the batch leaves without waiting any longer.
   const calls = burst({ semel, server }, 20);
   await until(() => made(server).includes(16), "those that were held go");
   assert.deepEqual(made(server), [...Array(AT_ONCE).fill("change"), 16]);
@@ -48,7 +48,7 @@ test("an outbox with little to send loads nothing, and one that can't load it se
   const semel = await Semel.open({ url: "https://worker.test", fetch: server.fetch, durability: "memory" });
   t.after(() => semel.close());
   for (let n = 0; n < 10; n += 1) await overlapping(semel);
-  // Neither ordered requests nor those that name no key are gathered.
+  // Neither ordered requests nor requests that name no key make the outbox load it.
   await Promise.all(many(20, (n) => deposit(semel, `${n % 10}`, { key: `accounts/${n % 10}` })));
   await Promise.all(many(20, () => deposit(semel, "a", { ordered: false })));
   assert.equal(loads, 0);
@@ -129,7 +129,7 @@ test("what is ordered goes one after another all the same, and other keys have b
   const batches = server.of("batch");
   assert.deepEqual(batches.map(({ key }) => key).sort(), ["accounts/b", "accounts/c"]);
   for (const { key, elements } of batches) assert.ok(elements.every(({ path }) => path === `/${key}/deposit`));
-  // Ordered requests of one key never overlap, so each is sent by itself.
+  // Only requests that overlap are batched together, and two ordered requests of one key never overlap.
   assert.equal(server.attempts.filter(({ path }) => path.includes("/ordered/")).length, 5);
 });
 

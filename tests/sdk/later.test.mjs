@@ -360,7 +360,7 @@ test("an outbox acknowledges at once what the one before left", async (t) => {
   const left = new Map([...store.rows.keys()].map((id) => [id, server.attempts.findLast((call) => call.id === id)]));
   assert.equal(left.size, 3);
   server.calls.length = 0;
-  // The clock stands still, so the acknowledgements don't wait for a ride on another request.
+  // The clock stands still, so no time passes in which the acknowledgements could look for a ride.
   const nowMs = performance.now();
   const stopped = t.mock.method(performance, "now", () => nowMs);
   await outbox(t, { store, server });

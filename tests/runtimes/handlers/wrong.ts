@@ -3,21 +3,21 @@
 import { type Answer, type Context, type HandlerRequest, type RequestHead, SemelObject, worker } from "semel/worker";
 
 export class Waits extends SemelObject<Env> {
-  // @ts-expect-error: it is no promise.
+  // @ts-expect-error: handle returns an answer, not a promise.
   async handle(): Promise<Answer> {
     return { status: 200 };
   }
 }
 
 export class Late extends SemelObject<Env> {
-  // @ts-expect-error: nor is what it gives.
+  // @ts-expect-error: `fetch` returns a promise, too.
   handle(ctx: Context) {
     return fetch(ctx.key);
   }
 }
 
 export class Counts extends SemelObject<Env> {
-  // @ts-expect-error: that is Semel's own.
+  // @ts-expect-error: `alarm` is Semel's own name.
   alarm(): number {
     return 1;
   }
@@ -26,7 +26,7 @@ export class Counts extends SemelObject<Env> {
   }
 }
 
-// @ts-expect-error: it has no handle.
+// @ts-expect-error: the class has no `handle`.
 export class Nothing extends SemelObject<Env> {}
 
 export class Keyed extends SemelObject<Env> {
@@ -35,9 +35,9 @@ export class Keyed extends SemelObject<Env> {
   }
   static schema = ["CREATE TABLE a (b)"];
   handle(ctx: Context, request: HandlerRequest): Answer {
-    // @ts-expect-error: what JSON has is not known.
+    // @ts-expect-error: the type of parsed JSON is unknown.
     request.json().length;
-    // @ts-expect-error: the clock is the key's.
+    // @ts-expect-error: a handler can't set the key's clock.
     ctx.now = 5;
     // Optional members may be undefined, also under exactOptionalPropertyTypes.
     ctx.emit(ctx.key, { path: request.path, method: undefined, headers: undefined, body: undefined });
@@ -46,7 +46,7 @@ export class Keyed extends SemelObject<Env> {
 }
 
 worker(Keyed);
-// @ts-expect-error: a Map is nothing that JSON can hold.
+// @ts-expect-error: JSON can't hold a Map.
 export const map: Answer = { status: 200, body: new Map() };
-// @ts-expect-error: it takes a class.
+// @ts-expect-error: `worker` takes a class.
 worker({});

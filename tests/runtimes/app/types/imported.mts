@@ -20,9 +20,9 @@ console.log(living.length);
 
 // @ts-expect-error there is no such option
 await Semel.open({ url: "https://worker.test", durable: true });
-// @ts-expect-error nor such a class
+// @ts-expect-error there is no such class
 export type { Outbox } from "semel";
-// @ts-expect-error a folder is a path
+// @ts-expect-error a folder is a path, not a URL
 fileStore(new URL("file:///outbox"));
-// @ts-expect-error the class of errors is the package's
+// @ts-expect-error `semel` exports this class, `semel/file` doesn't
 export type { StoreError as FileStoreError } from "semel/file";

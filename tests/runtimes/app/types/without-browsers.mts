@@ -5,5 +5,5 @@ const answer: Response = await semel.fetch(new Request("https://worker.test/orde
 semel.addEventListener("settled", (event) => console.log(event.detail.requestId, answer.status));
 semel.onrecovered = ({ error }) => console.log(error instanceof SemelError && error.code === "cancelled");
 
-// @ts-expect-error headers are no number
+// @ts-expect-error headers can't be a number
 await Semel.open({ url: "https://worker.test", headers: 5 });
