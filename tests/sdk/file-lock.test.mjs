@@ -1,4 +1,5 @@
-// Tests the lock of the file store's folder when a store is too slow: it stops between two system calls, while other stores take the lock or die.
+// Tests the lock of the file store's folder: stores that stop between two system calls while others take the lock or die, locks that can't be released,
+// and locks that somebody removes.
 
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
