@@ -98,7 +98,7 @@ test("what is refused for good is so also after a lost attempt", LIMIT, async ()
   assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "no", true]);
 });
 
-test("of what is not there nobody knows after a lost attempt: that may arrive yet, when it is there", LIMIT, async () => {
+test("after a lost attempt, not-seen says unknown: the lost attempt may arrive once the record is there", LIMIT, async () => {
   const change = newChange();
   const sent = [];
   // A network may hold the first attempt back like this.
@@ -137,7 +137,7 @@ test("of a change that was asked for before nobody knows, whatever is refused no
   assert.deepEqual([error.code, error.executed], ["no-network", "unknown"]);
 });
 
-test("an earlier change may be what is refused as over, running or in doubt, for it may be made; a new one is not", LIMIT, async () => {
+test("a refusal as over, running or in doubt says unknown of an earlier change, which may be made, and no of a new one", LIMIT, async () => {
   const over = ["acknowledged", "outcome-expired", "outcome-unknown", "in-flight"];
   for (const code of over) {
     for (const [change, executed] of [[newChange(), "no"], [earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000)), "unknown"]]) {

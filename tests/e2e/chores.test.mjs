@@ -331,7 +331,7 @@ test("an alarm whose object could not look at what is to be sent comes again aft
   }
 });
 
-test("so does one whose object a request has started, which could not look either", async (t) => {
+test("the alarm of an object that a request has started comes again, too, if the object could not look at what is to be sent", async (t) => {
   for (const [dueMs, begin, alarms] of [
     [undefined, async () => true, [NOW + MINUTE]],
     [undefined, failing("SEMEL_KEY_RULES: not JSON"), [NOW + MINUTE]],

@@ -316,7 +316,7 @@ test("one that may have ended the object before is in no commit with others", LI
   assert.ok(syncs >= 2 * 21, "each is alone in its commit, and so is its start");
 });
 
-test("at the next object, what has its outcome by then is nobody who may have ended the one before: by itself, among others, in a batch, in a session", LIMIT, async (t) => {
+test("after a restart, a request that has its outcome is no suspect: alone, among others, in a batch, in a session", LIMIT, async (t) => {
   const own = await serve((end) => t.after(end), "probe");
   const control = (path, body) => own.send("POST", `/semel/v1/keys/again/${path}`, { id: randomUUID(), body: JSON.stringify(body) });
   const earlier = (id) => change("again", { id, on: own, firstSent: nowS() - 60 });

@@ -71,7 +71,7 @@ test("what may have ended the object before does not run where its start can't b
   assert.deepEqual(await counted.ask(), [200, "handled"]);
 });
 
-test("only a young object asks who that may be, and an old one of places of sessions; where that crashes it is nobody", async (t) => {
+test("a young object asks the engine for suspects, an old one only for requests of sessions; if the engine crashes, there is no suspect", async (t) => {
   const { log, ask } = object(t);
   const looks = async (lines) => {
     log.length = 0;

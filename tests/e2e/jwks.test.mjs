@@ -74,7 +74,7 @@ test("an issuer that never answers keeps nobody waiting for longer than a fetch 
   await server.line(/the JWK set: TimeoutError/);
 });
 
-test("nor for longer than the caller waits", async (t) => {
+test("a decision that waits for keys waits no longer than its caller", async (t) => {
   const told = await issuer(t, () => {});
   const server = await start(t, told.url, "probe");
   // The caller waits for less time than a fetch may take.

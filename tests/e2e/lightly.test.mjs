@@ -41,7 +41,7 @@ function endedBy(work) {
   return its.ended;
 }
 
-test("what is undone ends nobody where nothing was written, and its object where something was", () => {
+test("a rollback of a light transaction ends the object only if something was written", () => {
   assert.equal(transact(storage(), true, () => 7), 7);
   const writes = { run: ({ sql }) => run(sql, "INSERT", []), plain: ({ sql }) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: ({ sql }) => rowsOf(sql, "INSERT … RETURNING 1", []) };
   assert.equal(endedBy(() => {}), 0);
@@ -58,7 +58,7 @@ test("what is undone ends nobody where nothing was written, and its object where
   }
 });
 
-test("a conflict that undoes the whole transaction ends the object at once, whoever catches its error; another does not, and nothing else that fails where none is open", () => {
+test("a conflict that rolls back the whole transaction ends the object at once, even if the error is caught; other conflicts do not, nor do failures outside of a transaction", () => {
   const writes = { run: (sql) => run(sql, "INSERT", []), plain: (sql) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: (sql) => rowsOf(sql, "INSERT … RETURNING 1", []) };
   const conflict = "UNIQUE constraint failed: a.b: SQLITE_CONSTRAINT";
   for (const [name, write] of Object.entries(writes)) {

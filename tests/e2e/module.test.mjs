@@ -62,7 +62,7 @@ test("settings are texts, or JSON of what they are; nothing else of what is boun
   assert.equal(settingsOf({ SEMEL_A: "x", SEMEL_B: false, SEMEL_C: [{ d: 1 }], OTHER: "y" }), 'SEMEL_A=x\0SEMEL_B=false\0SEMEL_C=[{"d":1}]\0');
 });
 
-test("who has taken nothing has taken none, and who is free is forgotten", () => {
+test("the table of rates has 0 for an unknown principal, and forgets those that are free again", () => {
   const table = new Table([["a", 5n], ["b", 6n]]);
   assert.deepEqual([table.get("a"), table.get("c")], [5n, 0n]);
   table.sweep(5n);

@@ -105,7 +105,7 @@ test("what is of one connection, of a page or of this layer stays here, and so d
   assert.deepEqual(Object.fromEntries(asked[0].headers), { "accept-encoding": "identity", "idempotency-key": "an-id", "x-own": "1" });
 });
 
-test("of what was given to the runtime nobody knows whether it has left; of what could be no request, everybody", async (t) => {
+test("a fetch that fails leaves it unknown whether anything was sent; a request that can't be made surely was not sent", async (t) => {
   network(t, () => Promise.reject(new Error("Network connection lost.")));
   const send = senderOf(ORIGIN);
   assert.deepEqual(await sent(send), [false, "Error: Network connection lost.", undefined]);
@@ -267,7 +267,7 @@ test("a body that a method gives, and that does not end in time or comes too lat
   }
 });
 
-test("what comes before a call is sent is of its time: it ends when that is over, counted from its start, and where it is over before, nothing is sent", async (t) => {
+test("the steps before a call is sent count against its time limit, from its start on; if that is over before, nothing is sent", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
   const vars = { ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10", SEMEL_UPSTREAM_CONNECT_FIRST: "true" };
   const asked = network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));

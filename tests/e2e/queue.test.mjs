@@ -107,7 +107,7 @@ test("what has an id of its own can be put in again under the same id, so it is 
   assert.deepEqual([(await sales("again")).map(({ sale }) => sale), side.letters.length], [["open", "waits"], 0]);
 });
 
-test("where nobody hears that a message is cancelled, there is no letter yet, but for the last delivery", LIMIT, async () => {
+test("if the answer to the cancellation of a message is lost, a letter is sent only at the last delivery", LIMIT, async () => {
   const [message, last] = [sale("unheard", "one", { does: "waits" }), sale("unheard", "two", { does: "waits" })];
   assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts: 3 }])).again, { [message.id]: 5 });
   assert.equal(side.letters.length, 0);
@@ -125,7 +125,7 @@ test("why a message is given up is in the log before it is cancelled: where nobo
   await server.line(new RegExp(`a dead letter: .*${message.id}.*not-found`));
 });
 
-test("what a letter does not say never of may be run by a delivery before that had no answer; to cancel it tells whether it was", LIMIT, async () => {
+test("a message whose letter does not say never may still be run by an earlier delivery; cancelling it tells whether it was", LIMIT, async () => {
   const cancel = async (id) => (await server.admin("POST", `keys/${encodeURIComponent("tills/on-its-way")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) })).json.state;
   const [first, second] = ["first", "second"].map((name) => sale("on-its-way", name, { does: "waits" }));
   for (const message of [first, second]) {

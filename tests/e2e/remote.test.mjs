@@ -226,7 +226,7 @@ async function front(sync = async () => {}) {
   return its;
 }
 
-test("what is under way is known to an engine that is made meanwhile, goes on though its caller leaves, and has no turn of its own, whatever it may have ended", async (t) => {
+test("a request under way is known to an engine that is made meanwhile, goes on if its caller leaves, and never runs alone as a suspect", async (t) => {
   const { restart } = await natively("module.js");
   const { knows, background, ask } = await front();
   let answer;

@@ -8,7 +8,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { natively } from "./natively.mjs";
 
-test("what a call into the module does not come back from is a trap, whoever catches it; what can be no effect, or comes too late, is an error where it is asked for", async () => {
+test("a trap of the module stays a trap, whoever catches it; an effect that is invalid or comes too late is an error where it is emitted", async () => {
   const { bind, handle } = await natively("script/script.js");
   const trap = new WebAssembly.RuntimeError("unreachable");
   let kept;
@@ -38,7 +38,7 @@ test("what a call into the module does not come back from is a trap, whoever cat
   assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
 });
 
-test("of what is only promised nothing is begun, and what it rejects with is no news; what can't be read to its end is told, and keeps nothing else unread", async () => {
+test("a promise that a handler returns is neither started nor reported as unhandled; a cursor that can't be read to its end fails the request, and the others are read", async () => {
   const { bind, handle } = await natively("script/script.js");
   const asked = (work, exec = () => {}) => handle(bind({ sql: { exec }, kv: { delete() {} }, transactionSync: (work) => work() }, { handle: work }), "POST", "/", "", new Uint8Array(), 0, "key", "alice");
   let begun = 0;
@@ -60,7 +60,7 @@ test("of what is only promised nothing is begun, and what it rejects with is no 
   assert.deepEqual(ended, ["other", "fails", "one"]);
 });
 
-test("what an object does while no request is answered is its own: nothing of it is kept, and its transactions give what they give", async () => {
+test("while no request is answered, Semel keeps none of the object's cursors, and its transactions return what they return", async () => {
   const { bind } = await natively("script/script.js");
   const storage = { sql: { exec: () => ({ rowsWritten: 1, columnNames: ["n"] }) }, kv: { put() {}, delete() {} }, transactionSync: (work) => work() };
   bind(storage, {});
@@ -75,7 +75,7 @@ test("what an object does while no request is answered is its own: nothing of it
   assert.deepEqual(cursors.map((each) => each.deref()), Array(10).fill(undefined));
 });
 
-test("what a handler may not do is its own object's: where the runtime cuts one off, which ends nothing here, the alarms of others are set all the same", async () => {
+test("what is forbidden in a handler is forbidden for its own object only: if the runtime cuts a handler off, other objects can still set alarms", async () => {
   const { bind, handle } = await natively("script/script.js");
   const storageOf = (set) => ({ sql: { exec() {} }, kv: { put() {}, delete() {} }, transactionSync: (work) => work(), setAlarm: (atMs) => set.push(atMs) });
   const [own, other] = [[], []];

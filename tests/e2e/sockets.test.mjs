@@ -363,7 +363,7 @@ test("what comes on sockets that were closed, and whose peers have yet to hear o
   assert.deepEqual([friend.closed, answering.length], [undefined, 5]);
 });
 
-test("those of whom it is not known yet who they are have as much together as one socket, and nothing of the others' room; a first frame and a little more each has beside that", async (t) => {
+test("all strangers together have the room of one known socket and take none of the others', besides a first frame and a little more each", async (t) => {
   const { sockets, open, known, admitting } = key(t);
   const friend = await known();
   for (let round = 0; round < 2; round += 1) {

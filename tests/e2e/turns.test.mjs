@@ -378,7 +378,7 @@ test("what waits is bounded, in number and in bytes, and room is there again onc
   }
 });
 
-test("room is for who waits: it is there again once what was waited for has failed, and while who was let go still works; who waits for nobody needs none", LIMIT, async () => {
+test("only a waiting request takes room: it is free again after a failure and while the released work runs, and a request that waits for nothing needs none", LIMIT, async () => {
   const { log, turns, commit } = object();
   const ALL = 32 << 20;
   const work = () => log.push("ran");

@@ -153,7 +153,7 @@ test("kill -9 while the other side is at work: that a probe finds nothing proves
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
-test("where the process stands still for longer than a call may take, that a probe finds nothing proves nothing while its caller has only just left", async () => {
+test("after the process stood still for longer than a call may take, a probe that finds nothing proves nothing while the caller has only just left", async () => {
   const side = await otherSide(after);
   // Long enough for an attempt on a busy machine.
   const [timeoutSeconds, settleSeconds] = [3, 5];
@@ -180,7 +180,7 @@ test("where the process stands still for longer than a call may take, that a pro
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
-test("what is in doubt is sent again, and asked for, only where it was sent and as it was to be asked for: anywhere else nobody knows of it", async () => {
+test("a request in doubt is sent again or probed only at the address and by the probe of its start: anywhere else nobody knows of it", async () => {
   const folder = await entered(PUT_ON);
   const asked = (probe) => JSON.stringify([{ path: "/resend/orders", ...POLICIES.resend }, { path: "/probe/orders", ...POLICIES.probe, probe }]);
   const changes = {

@@ -236,7 +236,7 @@ test("a header that can't be recorded is left out of the answer, and leaves noth
   }
 });
 
-test("nor does one with a sign that no header has, and that the runtime lets through", async () => {
+test("an answer's header with a character that no header may have, and that the runtime lets through, leaves nothing in doubt", async () => {
   const ref = randomUUID();
   other.trouble.push((response, _status, body) => response.socket.end(`HTTP/1.1 201 Created\r\nconnection: close\r\nx-deletes: a\x7fb\r\nx-escapes: \x1b[1m\r\nx-mine: kept\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
   const { status, semel, text, headers } = await order(server, "report", ref);

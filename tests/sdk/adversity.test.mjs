@@ -39,7 +39,7 @@ async function pendingElsewhere(t) {
   return { store, server, first, second, running, letGo };
 }
 
-test("who asks for an answer that another tab waits for is not told of a call with another body under that id", async (t) => {
+test("outcome(id) of another tab's request is not settled by a refused call with another body under the same id", async (t) => {
   const { second, running, letGo } = await pendingElsewhere(t);
   const asked = second.outcome("x").catch((error) => error);
   await new Promise((resolve) => setTimeout(resolve, 20));
@@ -50,7 +50,7 @@ test("who asks for an answer that another tab waits for is not told of a call wi
   assert.notEqual((await asked).executed, "no", "it ran");
 });
 
-test("who asks for an answer that another tab waits for is not told that it was not stored", async (t) => {
+test("outcome(id) of another tab's request is not settled by a call under the same id that could not be stored", async (t) => {
   const { store, second, running, letGo } = await pendingElsewhere(t);
   const asked = second.outcome("x").catch((error) => error);
   await new Promise((resolve) => setTimeout(resolve, 20));
@@ -66,7 +66,7 @@ test("who asks for an answer that another tab waits for is not told that it was 
   assert.notEqual((await made).executed, "no", "it ran");
 });
 
-test("who asks while the store fails is not told of a call that failed with it that the id never ran", async (t) => {
+test("while the store fails, outcome(id) does not take a failed call under the same id for proof that it never ran", async (t) => {
   const { store, second, running, letGo } = await pendingElsewhere(t);
   store.before = async () => {
     throw new Error("broken");
@@ -109,7 +109,7 @@ test("what WebKit's store lost the process of may be stored and sent by another,
   assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
 });
 
-test("what a frozen page had stored, and another has done with, is not stored anew when its store makes the change again", async (t) => {
+test("a store that repeats a change does not restore a frozen page's row after another tab is done with it", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const { change } = store;
@@ -133,7 +133,7 @@ test("what a frozen page had stored, and another has done with, is not stored an
   assert.deepEqual([[...server.runs.values()], store.holds("late")], [[1], false]);
 });
 
-test("what a page had stored that is closed since, and another has done with, is not stored anew when its store makes the change again", async (t) => {
+test("a store that repeats a change does not restore a closed page's row after another tab is done with it", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   const { change } = store;

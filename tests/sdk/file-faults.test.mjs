@@ -299,7 +299,7 @@ test("after a sync that fails the log is written anew also where it is read agai
   assert.equal(generation(folder), 2, "once is enough");
 });
 
-test("what was found of an append is stored, though the log is written anew before it is told", { timeout: 30_000 }, async (t) => {
+test("an append that was found in the log is kept when the log is written anew before the caller is told", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   const before = disk.calls.datasync;
   let syncs = 0;
@@ -321,7 +321,7 @@ test("what was found of an append is stored, though the log is written anew befo
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
 });
 
-test("a name that is said to be missing is no folder that is gone: what was appended is looked for again", { timeout: 30_000 }, async (t) => {
+test("a log that is said to be missing does not mean that the folder is gone: the append is looked for again", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   disk.faults.datasync = () => {
     disk.faults.datasync = undefined;

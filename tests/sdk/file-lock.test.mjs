@@ -176,7 +176,7 @@ test("a lock that was lost sight of is let go of by itself, though it can't be s
   await until(() => other.load().then(() => true, () => false), "it is let go of");
 });
 
-test("a name of a lock that is there already, by the call that makes it, is let go of by itself where it is this one's", { timeout: 30_000 }, async (t) => {
+test("a lock that the store has made, though the call says that it was there already, is let go of by itself", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const [store, other] = [storeIn(t, folder, { fs: disk.fs, busyMs: 0 }), storeIn(t, folder, { busyMs: 100 })];
@@ -192,7 +192,7 @@ test("a name of a lock that is there already, by the call that makes it, is let 
   assert.deepEqual(await textsIn(other), { a: "1" });
 });
 
-test("a name that was made before something failed is no lock against oneself", async (t) => {
+test("a store is not blocked by a lock that it has made before something failed", async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const store = storeIn(t, folder, { fs: disk.fs, busyMs: 0 });

@@ -170,7 +170,7 @@ test("what a session stores is on disk before it leaves, however its outbox does
   assert.deepEqual([server.effects, [...new Set(seen)].sort()], [["5"], ["rows readonly strict", "rows readwrite strict"]]);
 });
 
-test("who waits in another tab for what its maker took back and made anew under its id is not told the answer to that, though a third tab waits for it", LIMIT, async (t) => {
+test("a tab that joined a call which its maker took back and made anew under the same id is not told the new call's answer, though a third tab waits for it", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   // The other tab looks at the row again only after all of the below has happened.
   const [own, other, third] = [await tab(), await tab({ retryIntervalMs: 3_000 }), await tab()];

@@ -93,7 +93,7 @@ test("what is taken over twice is sent once", async (t) => {
   assert.deepEqual([server.attempts.length, own.delivered.length], [1, 1]);
 });
 
-test("what is loaded after the end is left alone, and so is who is found alive then", async (t) => {
+test("an outbox that is closed while it looks for what others left takes over nothing", async (t) => {
   const minute = minutes(t);
   for (const closes of ["while it loads", "while it asks"]) {
     const [store, server] = [new Rows(), new Stub()];

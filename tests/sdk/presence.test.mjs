@@ -154,7 +154,7 @@ for (const [name, presence] of [
   });
 }
 
-test("who waits for what another that lives has the answer to, and nobody takes there, asks for it and gets it", async (t) => {
+test("outcome(id) asks for the answer itself, and gets it, if a live outbox has it and nobody takes it there", async (t) => {
   const store = new Shared();
   const { semel: gone, server } = await outbox(t, { store });
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());

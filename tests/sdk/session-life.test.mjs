@@ -50,7 +50,7 @@ test("an abort holds after a reload: the request is cancelled, not continued", a
   assert.deepEqual([server.effects, recovered[0].error.code, recovered[0].error.executed], [[], "cancelled", "no"]);
 });
 
-test("who holds a session no more hears of it though nobody waits there, and what was left goes on with who opens it again", async (t) => {
+test("a fenced session is told so even if nobody waits there, and its requests go on with the next holder", async (t) => {
   const [store, other] = [new SharedRows(), new SharedRows()];
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (server.frames.includes(call) ? lost() : serve());
@@ -73,7 +73,7 @@ test("who holds a session no more hears of it though nobody waits there, and wha
   assert.deepEqual([recovered, server.effects, zombie.epoch, next.epoch], [[200], ["x", "y"], 2, 4]);
 });
 
-test("whose store can't be read is closed, though a clock has jumped meanwhile: nobody would catch what that throws", async (t) => {
+test("a session whose store can't be read is closed without an unhandled rejection, even if a clock has jumped meanwhile", async (t) => {
   const { semel } = await outbox(t);
   const pass = clock(t);
   const store = new SharedRows();

@@ -123,7 +123,7 @@ test("who takes over fences the one before it, which stops, and says that nothin
   assert.deepEqual([server.effects, session.epoch], [["mine"], 2]);
 });
 
-test("with the epoch that it comes after, a take-over fences none that it does not know of", async (t) => {
+test("a take-over with the option after fences no holder that it does not know of", async (t) => {
   const { semel } = await outbox(t);
   await semel.session("accounts/a", "s");
   const error = await rejection(semel.session("accounts/a", "s", { after: 0 }));
@@ -339,7 +339,7 @@ test("a store that fails says so, and the number of what it did not store is the
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
 });
 
-test("what a store has though it said that it failed is taken back before anything else has its number", async (t) => {
+test("a row that the store has, though it said that it failed, is taken back before its number is used again", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { store });

@@ -101,7 +101,7 @@ describe("a run", () => {
     assert.deepEqual([makers(world), made(world)], [["page-1", "page-2"], numbers(1, 20)]);
   });
 
-  test("of a page that is told of every click waits in one place, not in one for each", async () => {
+  test("of a page that is told of every click waits once, not once for each click", async () => {
     const world = new World();
     const pages = [await world.open(), await world.open(), await world.open()];
     for (const page of pages) page.journal.onchange = (kind) => kind === "run" && page.run.drive();

@@ -161,7 +161,7 @@ test("one account that fails does not end the ask: an old answer to the other ca
   assert.deepEqual([referee.accounts.semel.balance, referee.logged.size], [20, 2]);
 });
 
-test("to ask anew is to ask after what is going on: that may have passed what happened since", async () => {
+test("asking anew asks once more after the request under way, which may have passed what happened since", async () => {
   const server = new Server();
   const { referee } = server;
   const { open, opened } = gate();
