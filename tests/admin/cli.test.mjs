@@ -161,7 +161,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
     [["delete", SMALL, "x", "--whole", "--yes"], /--whole deletes a whole key/],
     [["resolve", SMALL, "x"], /required option '--executed <word>' not specified/],
     [["resolve", SMALL, "x", "--executed", "maybe"], /Allowed choices are yes, no/],
-    [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give --status/],
+    [["resolve", SMALL, "x", "--executed", "yes", "--yes"], /give its --status/],
     [["resolve", SMALL, "x", "--executed", "yes", "--status", "500"], /from 200 to 499/],
     [["resolve", SMALL, "x", "--executed", "no", "--status", "200"], /A request that did not run has no outcome/],
     [["resolve", SMALL, "x", "--executed", "no"], /Add --yes/],

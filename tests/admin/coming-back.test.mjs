@@ -52,7 +52,7 @@ test("a key is as it was left in the state that was chosen there, and anew to wh
   const first = Array.from({ length: 1_200 }, (_, n) => n).find((n) => stateOf(n) === "poisoned");
   const look = async () => {
     await tab.getByRole("link", { name: idOf(numberOf(SMALL), first), exact: true }).click();
-    await shows(tab, "The handler crashed on it too often.");
+    await shows(tab, "The handler crashed on it too often, so it never runs again.");
   };
   await look();
   await tab.goBack();

@@ -243,7 +243,7 @@ test("records of one state: of all pages those that are meant, and who comes bac
   );
   assert.deepEqual(await names(tab), expected);
   await tab.getByRole("link", { name: expected[5], exact: true }).click();
-  await shows(tab, "The handler crashed on it too often.");
+  await shows(tab, "The handler crashed on it too often, so it never runs again.");
   await tab.goBack();
   await until(async () => (await names(tab))[0] === expected[0], "the same again");
   assert.deepEqual([await stateField(tab).inputValue(), await tab.evaluate(() => location.hash)], ["poisoned", `${at(SMALL)}&state=poisoned`]);
@@ -358,7 +358,7 @@ test("what is not there, what fails and a network that is gone are told with wha
   await tab.goto(`${fake.url}/inspector${at(SMALL, idIn(SMALL, "poisoned"))}`);
   await shows(tab, "The server is not available at the moment.");
   await tab.getByRole("button", { name: "Try again" }).click();
-  await shows(tab, "The handler crashed on it too often.");
+  await shows(tab, "The handler crashed on it too often, so it never runs again.");
   await tab.context().setOffline(true);
   await tab.getByRole("link", { name: "Keys", exact: true }).first().click();
   await shows(tab, "The server can't be reached.");
