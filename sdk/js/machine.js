@@ -243,8 +243,10 @@ export class Machine {
         // The store repeats its transaction, and nobody knows whether the first one was committed. If it was, another tab may have taken the row over, sent it
         // and deleted it, while this page was frozen. If it was frozen for long, or is closed, no row is written, and the error means "may be stored".
         // Otherwise the row is written anew, and the request may have run: see `deliver` in `semel.js`.
-        isInDoubt = isCommitted && !row;
-        if (isInDoubt && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
+        const isGone = isCommitted && !row;
+        // A third time finds the row of the second, and takes no doubt away.
+        isInDoubt ||= isGone;
+        if (isGone && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
         // A store that never calls this has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();

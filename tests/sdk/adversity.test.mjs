@@ -168,6 +168,23 @@ test("what a page had stored, and another has done with, may have run, though it
   assert.deepEqual([code, executed, retry, server.attempts], ["cancelled", "unknown", "same-id", []]);
 });
 
+test("nor is that forgotten where the store makes the change a third time, and finds the row that the second has left", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  const { change } = store;
+  const stop = new AbortController();
+  store.change = async (id, to) => {
+    store.change = change;
+    await change.call(store, id, to);
+    await change.call(store, id, () => undefined);
+    stop.abort();
+    await change.call(store, id, to);
+    await change.call(store, id, to);
+  };
+  const { code, executed, retry } = await rejection(deposit(semel, "a", { signal: stop.signal }));
+  assert.deepEqual([code, executed, retry, server.attempts], ["cancelled", "unknown", "same-id", []]);
+});
+
 test("a change that a store makes again in vain has changed nothing: what it was to store never ran", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
