@@ -236,10 +236,12 @@ test("who has gone by the time that its first frame has its turn takes no room",
 
 test("one whose first frame fails is closed, and takes no room, though its peer never say that it has heard", async (t) => {
   const { sockets, open, admitting } = key(t);
-  for (let number = 0; number < 100; number += 1) sockets.message(open(), "hello");
+  const failed = Array.from({ length: 100 }, () => open());
+  for (const socket of failed) sockets.message(socket, "hello");
   await turn();
   for (const { reject } of admitting) reject("the settings can't be read");
   await turn();
+  assert.ok(failed.every(({ closed }) => closed));
   const others = Array.from({ length: 100 }, () => open());
   assert.ok(others.every((socket) => socket && !socket.closed));
 });

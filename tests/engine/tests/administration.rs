@@ -349,7 +349,6 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         "/records?before=a",
         "/records?state=lost",
         "/records?state=",
-        "/records/%0a",
         "/times",
         "/times?from=0&step=0&count=1",
         "/times?from=-1&step=1&count=1",
@@ -362,10 +361,6 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         "/effects?after=-1",
         "/effects?before=1",
     ] {
-        // The path never lets a control character through.
-        if what == "/records/%0a" {
-            continue;
-        }
         let reply: Reply = world.send(&ask(what));
         assert_eq!(reply.only("semel-status"), "key-invalid", "{what}");
     }
