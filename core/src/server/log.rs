@@ -263,6 +263,7 @@ mod tests {
         let line = line_of(0, &[], &failed).unwrap();
         assert_eq!((&line["level"], &line["message"]), (&"error".into(), &text.into()));
         assert_eq!(line_of(0, &[], &Answer::changed()), None);
+        assert!(note(1, "warn", "h\u{e9}").contains("h\u{e9}"), "what can be seen stays readable");
         let noted = note(1, "warn", text);
         assert_eq!(serde_json::from_str::<Value>(&noted).unwrap()["message"], text);
         assert!(noted.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{noted}");

@@ -113,6 +113,11 @@ fn the_administrators_paths_are_the_administrators() {
         assert_eq!(outcome(&ask(&mut gate, method, path, bearer(ADMIN))), "not-found", "{path}");
     }
     assert_eq!(outcome(&ask(&mut gate, "GET", nowhere[6].1, bearer(ADMIN))), "key-invalid");
+    // These only look like them.
+    for path in ["/semel/v1/%62dmin/keys", "/semel/%76%31/admins", "/semel/v1/admin%2Fkeys"] {
+        assert_eq!(outcome(&ask(&mut gate, "GET", path, bearer(&token("alice")))), "not-found", "{path}");
+        assert_eq!(outcome(&ask(&mut gate, "GET", path, bearer(ADMIN))), "forbidden", "{path}");
+    }
 }
 
 #[test]

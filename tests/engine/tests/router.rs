@@ -188,6 +188,7 @@ fn what_nothing_handles_is_not_found_and_reaches_no_object() {
         Call::new("post", "/count").id("a"),
         get("/semel/v1/keys/k/acks"),
         post("/semel/v1/keys/k/log").id("a"),
+        post("/semel/v1/keys/k/log"),
         get("/semel/v1/keys/k/log"),
         get("/semel/v1/transactions/1"),
         get("/semel/v2/health"),

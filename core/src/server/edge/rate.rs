@@ -140,6 +140,7 @@ impl Rate {
         if self.has_room(who) {
             return true;
         }
+        // A sweep reads the whole table, so there is at most one a second.
         if now_ms.saturating_sub(self.swept_ms).saturating_abs() < SWEEP_MS {
             return false;
         }
@@ -229,6 +230,7 @@ mod tests {
         // If the first request was admitted in another isolate, nothing was taken here just now.
         let mut apart = rate(10, 1);
         assert_eq!((apart.take_more("a", 255, 0), apart.take_more("a", 255, 100)), (Ok(()), Err(25_300)));
+        assert_eq!(apart.take_more("a", 0, 100), Ok(()), "the only request was admitted there");
     }
 
     #[test]
@@ -254,11 +256,13 @@ mod tests {
     fn a_full_table_lets_nobody_past_and_forgets_nobody_who_is_over_the_limit() {
         let mut rate = rate(1, 2);
         assert!(rate.take("over", 0).is_ok() && rate.take("over", 0).is_ok() && rate.take("over", 0).is_err());
+        assert!(rate.take("within", 0).is_ok());
         for n in 0..3 * TABLE_MAX {
             rate.take(&format!("stranger {n}"), 1).ok();
             assert!(rate.table.count() <= TABLE_MAX + 1, "and the place of the others");
         }
         assert!(rate.take("over", 1).is_err(), "still over");
+        assert!(rate.take("within", 1).is_ok(), "a caller that has an entry does not share one");
         let granted = (0..1_000).filter(|n| rate.take(&format!("another {n}"), 1).is_ok()).count();
         assert_eq!(granted, 0, "those without room share one place, and it is taken");
         // Once everything taken is given back, the entries are free.

@@ -77,7 +77,8 @@ impl Keys {
         match key {
             Some(key) if is_usable => Found::Key(key),
             _ if is_fetching => Found::Wait,
-            _ if age_ms < LIFETIME_MS && self.started_ms <= self.fetched_ms => Found::Unknown,
+            // The last fetch succeeded, and it began less than a pause ago. Otherwise another would have begun above.
+            _ if self.started_ms <= self.fetched_ms => Found::Unknown,
             _ => Found::Unavailable,
         }
     }
