@@ -126,6 +126,10 @@ fn settings_that_contradict_each_other_are_an_error() {
         let error = error(false, &[("SEMEL_ADMIN_TOKEN", secret)]);
         assert!(error.contains("SEMEL_ADMIN_TOKEN") && !error.contains(secret), "{error}");
     }
+    let with_password = "https://reader:pass-word@id.example/jwks";
+    let wrong = error(false, &[("SEMEL_JWKS_URL", with_password), ("SEMEL_JWT_AUDIENCE", "a")]);
+    assert!(wrong.contains("SEMEL_JWKS_URL") && wrong.contains("without a user name"), "{wrong}");
+    assert!(!wrong.contains("pass-word"), "{wrong}");
     for rate in ["0", "-1", "many", "1000001"] {
         assert!(error(false, &[("SEMEL_RATE_BURST", rate)]).contains("SEMEL_RATE_BURST"));
         assert!(error(false, &[("SEMEL_RATE_PER_SECOND", rate)]).contains("SEMEL_RATE_PER_SECOND"));

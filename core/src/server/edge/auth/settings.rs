@@ -46,8 +46,10 @@ impl Access {
         let keys = set("SEMEL_JWT_KEYS").map(|text| KeySet::from_setting(&text)).transpose();
         let keys = keys.map_err(|reason| format!("SEMEL_JWT_KEYS can't be read: {reason}"))?;
         let url = set("SEMEL_JWKS_URL");
-        if let Some(url) = url.as_deref().filter(|url| !is_fetchable(url)) {
-            return Err(format!("SEMEL_JWKS_URL is {url:?}; it must begin with https://, or http:// and a local host"));
+        // The address is not shown: it may have a password.
+        if url.as_deref().is_some_and(|url| !is_fetchable(url)) {
+            let form = "begin with https://, or http:// and a local host, without a user name";
+            return Err(format!("SEMEL_JWKS_URL can't be used: it must {form}"));
         }
         let audience = set("SEMEL_JWT_AUDIENCE");
         let has_keys = keys.is_some() || url.is_some();
