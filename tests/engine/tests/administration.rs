@@ -279,6 +279,14 @@ fn a_plot_reads_a_bounded_number_of_rows_and_says_so() {
     world.restart();
     let times = read(&mut world, &what);
     assert_eq!((times.get("truncated"), &times["tombstones"]), (None, &json!([9_999])));
+    // As many rows of packed tombstones are more than one plot looks at, too.
+    world.database.tamper(&format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000) INSERT INTO semel_tombstones \
+         (at_ms, lapses_ms, principal, entries) SELECT {START_MS}, {}, 'alice', x'000000000161' FROM n",
+        START_MS + 60_000
+    ));
+    world.restart();
+    assert_eq!(read(&mut world, &what)["truncated"], json!(true));
 }
 
 /// A page of records: their ids, and the id after which the next page begins.
@@ -364,6 +372,19 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
         let reply: Reply = world.send(&ask(what));
         assert_eq!(reply.only("semel-status"), "key-invalid", "{what}");
     }
+    for id in [&EFFECT[1..], &format!("{EFFECT}0"), &EFFECT.replace('0', "G"), &EFFECT.replace('0', "A")] {
+        let retry = post(&path(&format!("/effects/{id}/retry"))).id("m").by("semel:admin").body("{}");
+        assert_eq!(world.send(&retry).only("semel-status"), "key-invalid", "{id}");
+    }
+}
+
+#[test]
+fn what_an_administrator_executed_is_replayed_to_nobody_else() {
+    let mut world = world();
+    let first = world.send(&change("own").by("semel:admin"));
+    first.is_executed(200);
+    world.send(&change("own")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
+    world.send(&change("own").by("semel:admin")).replays(&first);
 }
 
 #[test]

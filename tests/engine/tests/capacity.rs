@@ -159,6 +159,24 @@ fn tombstones_count_against_a_limit_of_their_own_until_they_lapse() {
     }
 }
 
+/// A walk has just ended, so the next one is not due yet.
+#[test]
+fn a_key_that_is_full_of_tombstones_sweeps_with_every_request() {
+    let mut world = world(10, 2);
+    for (id, seconds) in [("a", 0), ("b", 5)] {
+        let until_ms = START_MS + seconds * 1000;
+        world.send(&change(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
+        world.send(&acknowledge(&format!("[{{\"id\":\"{id}\",\"until\":{until_ms}}}]")));
+    }
+    world.pass_s(60);
+    world.send(&get("/count"));
+    world.send(&cancel("own", "never").first_sent_s(START_S)).is_executed(200);
+    assert_eq!(world.count().map(|count| count.tombstones), Ok(2));
+    world.pass_s(5);
+    world.send(&get("/count"));
+    world.send(&change("c")).is_executed(200);
+}
+
 #[test]
 fn the_count_that_is_told_is_that_of_the_rows_and_asking_writes_nothing() {
     let mut world = world(10, 1000);

@@ -32,6 +32,8 @@ fn an_untouched_key_is_never_woken_and_tells_nothing() {
     assert_eq!(world.report(), Ok(None));
     assert_eq!(world.sweep_page(), Ok(false));
     assert_eq!(world.database.tables(), Vec::<String>::new());
+    // There is no name by which its settings could be known.
+    assert_eq!(World::ruled(RETENTION_S, r#""forever""#).open(), Ok(false));
 }
 
 #[test]
@@ -229,6 +231,16 @@ fn an_untouched_key_that_refused_by_its_fence_is_not_listed() {
     let reply = world.send(&post("/count").id("a").first_sent_s(START_S - RETENTION_S - 1));
     assert_eq!(reply.only("semel-status"), "outside-window");
     assert_eq!((world.report(), world.wakes_at()), (Ok(None), None));
+    world.wake().unwrap();
+    assert_eq!((world.report(), world.wakes_at()), (Ok(None), None), "it has nothing to report when it is woken");
+}
+
+#[test]
+fn after_a_forget_that_the_storage_refused_nothing_in_memory_is_relied_on() {
+    let mut world = registered();
+    world.database.fail(0);
+    assert!(world.forget(START_S - 1).is_err());
+    assert_eq!(world.wakes_at(), None, "the next call loads what is stored");
 }
 
 #[test]

@@ -61,6 +61,17 @@ fn a_replay_a_refusal_and_a_look_up_write_nothing_and_open_no_transaction() {
 }
 
 #[test]
+fn an_object_that_starts_writes_nothing() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.restart();
+    let before = world.database.rows_written();
+    assert_eq!(world.open(), Ok(true));
+    while world.open().unwrap() {}
+    assert_eq!(world.database.rows_written(), before);
+}
+
+#[test]
 fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
     let mut world = world();
     world.send(&change("a").deadline_ms(START_MS));

@@ -158,6 +158,21 @@ fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_i
 }
 
 #[test]
+fn a_key_that_is_deleted_again_has_its_name_until_the_registry_knows_of_it() {
+    let mut world = world();
+    world.send(&change("a"));
+    world.tell();
+    for own in ["own", "another"] {
+        world.send(&delete_key(own)).is_executed(200);
+        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 0, "{own}");
+        let report = world.report().unwrap().unwrap();
+        assert!(!report.is_listed);
+        world.reported(&report, 0).unwrap();
+        assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1, "{own}");
+    }
+}
+
+#[test]
 fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_the_listing_back() {
     for is_told_first in [false, true] {
         let mut world = world();

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::cell::Cell;
 
 /// Makes an id of the principal and the body, if there is one, for requests below `/named`: always, or only from some point on.
-/// Requests below `/named/elsewhere` are executed elsewhere.
+/// Requests below `/named/elsewhere` are executed elsewhere. It would make ids for the layer's own paths too, if it were asked.
 struct Names {
     has_begun: Cell<bool>,
 }
@@ -21,6 +21,10 @@ impl Names {
     fn world(has_begun: bool) -> World<Self> {
         World::of(Self { has_begun: has_begun.into() }, Config { open: true, ..Config::default() })
     }
+}
+
+fn is_named(path: &Path) -> bool {
+    matches!(path.segments().first(), Some(&"named" | &"semel"))
 }
 
 impl Handler for Names {
@@ -35,13 +39,13 @@ impl Handler for Names {
     }
 
     fn id(&self, principal: &Principal, request: &Request) -> Option<String> {
-        let is_named = request.path.segments().first() == Some(&"named");
+        let is_named = is_named(&request.path);
         (is_named && !request.body.is_empty())
             .then(|| format!("made-{}-{}", principal.as_str(), String::from_utf8_lossy(&request.body)))
     }
 
     fn makes_ids(&self, _: &Method, path: &Path) -> bool {
-        path.segments().first() == Some(&"named")
+        is_named(path)
     }
 
     fn owns(&self, id: &RequestId) -> bool {
@@ -327,6 +331,29 @@ fn in_a_batch_an_id_is_made_as_for_what_comes_alone_and_no_broken_trace_is_passe
     assert_eq!(three.is_executed(201).text(), json!({ "traceparent": well_formed }).to_string());
     nameless.is_problem(400, "key-missing", "no", "after-fix");
     world.send(&order("alice", "two")).replays(two);
+}
+
+#[test]
+fn for_what_the_layer_itself_answers_no_id_is_made() {
+    let mut world = Names::world(true);
+    let body = json!({ "id": "x" }).to_string();
+    let cancel = || post(&control("cancel")).by("alice").body(body.clone());
+    world.send(&cancel().id(&format!("made-alice-{body}"))).is_problem(400, "key-invalid", "no", "after-fix");
+    let elements = json!([{ "method": "POST", "path": control("cancel"), "body": body }]);
+    let mut replies = world.batch_by(&asker("alice"), &[], &elements).expect("a batch that can be read");
+    replies.push(world.send(&cancel()));
+    for nameless in replies {
+        nameless.is_problem(400, "key-missing", "no", "after-fix");
+        assert!(!nameless.text().contains("idFrom"), "{}", nameless.text());
+    }
+}
+
+#[test]
+fn an_id_that_the_fence_has_passed_is_refused_as_such_whoever_uses_it() {
+    let mut world = Names::world(true);
+    for call in [order("alice", "one"), post("/other").id("made-alice-one").by("mallory")] {
+        world.send(&call.first_sent_s(1)).is_problem(412, "outside-window", "unknown", "never");
+    }
 }
 
 #[test]

@@ -52,6 +52,17 @@ fn a_record_takes_less_than_150_bytes_besides_its_outcome() {
 }
 
 #[test]
+fn a_text_that_is_long_is_stored_in_its_row_alone() {
+    let mut world = World::new();
+    for n in 0..3 {
+        // The first request has no desk, and writes its row by itself. The others have one.
+        world.send(&post("/large-header/250").id(&n.to_string())).is_executed(200);
+    }
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_texts WHERE length(text) > 256"), 0);
+    assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE length(headers) > 256"), 3);
+}
+
+#[test]
 fn of_requests_that_are_acknowledged_nothing_stays() {
     let mut world = ledger();
     let count = requests(100_000);

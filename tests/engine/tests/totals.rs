@@ -100,6 +100,16 @@ fn who_asks_an_object_that_is_still_looking_at_its_rows_gets_the_same_answer() {
 }
 
 #[test]
+fn what_is_kept_is_written_once() {
+    let mut world = crowded();
+    world.wake().expect("it wakes");
+    assert!(is_kept(&world));
+    let before = world.database.rows_written();
+    world.wake().expect("it wakes again");
+    assert_eq!(world.database.rows_written(), before);
+}
+
+#[test]
 fn of_few_rows_nothing_is_kept() {
     let mut world = World::new();
     world.send(&change("first")).is_executed(200);

@@ -141,6 +141,8 @@ impl<H: Handler> Engine<H> {
         let loaded = self.load(sql, wall_ms)?;
         let now_ms = loaded.clock_ms;
         let is_due = loaded.sweep.is_due(now_ms) || loaded.sessions.is_due(now_ms);
+        // Without this, nothing would change but for what a transaction and its statements cost. The same holds of the
+        // conditions in the transaction.
         let has_work = is_due || !loaded.has_totals && is_many(&loaded);
         if loaded.versions.engine == 0 || !self.is_ruled(&loaded) || !has_work {
             self.loaded = Some(loaded);
@@ -181,7 +183,7 @@ impl<H: Handler> Engine<H> {
         let kept = &mut self.chores.0.0;
         let is_listed = is_listed(loaded);
         let is_due = is_listed != loaded.is_registered || is_listed && kept.changes != kept.told;
-        if loaded.versions.engine == 0 || !is_due {
+        if !is_due {
             return Ok(None);
         }
         kept.tried = Some(is_listed);

@@ -117,7 +117,7 @@ impl Turn<'_> {
     /// client with a wrong clock, for example, still frees its outcomes.
     fn refuse_malformed(&self, loaded: &mut Loaded, problem: &Problem) -> Result<Answer, SqlError> {
         let place = header::own_place(&self.arrival.request.headers);
-        match place.ok().flatten().filter(|_| self.may_be_numbered() && !self.sends()) {
+        match place.ok().flatten().filter(|_| self.may_be_numbered()) {
             Some(numbered) => self.refuse_in_session(loaded, problem, &numbered),
             None => self.refuse_unread(loaded, problem),
         }
@@ -309,7 +309,8 @@ impl Turn<'_> {
     }
 
     /// The record after an attempt that runs nothing; `None` if it stays as it is. Whatever the attempt is told, what
-    /// remains of its request has to outlast it. The record of a suspect never changes here.
+    /// remains of its request has to outlast it. The record of a suspect never changes here: it protects no id, so that
+    /// would be a write for nothing.
     pub(super) fn seen(&self, found: Option<&Record>, attempt: &Attempt, decision: &Decision) -> Option<Record> {
         let found = found.filter(|found| !decision.is_mismatch() && !matches!(found.state, State::Suspect { .. }))?;
         found.seen_again(attempt, self.instant.now_ms, self.config.retention_s)

@@ -164,29 +164,22 @@ impl<H: Handler> Engine<H> {
         let mut loaded = self.load(sql, wall_ms)?;
         let forgotten_s = before_s.min(loaded.clock_ms.div_euclid(1000));
         // A repetition, or a forget that goes less far than an earlier one, changes nothing, and the sweep keeps its place.
-        if loaded.versions.engine > 0 && loaded.forgets_s.max(loaded.forgotten_s) >= before_s {
+        if loaded.versions.engine == 0 || loaded.forgets_s.max(loaded.forgotten_s) >= before_s {
             self.loaded = Some(loaded);
             return Ok(());
         }
-        let ended = if loaded.versions.engine == 0 {
-            Ok(())
-        } else {
-            atomically(sql, || {
-                totals::take_away(sql)?;
-                schema::put_forgets(sql, before_s)?;
-                schema::put_forgotten(sql, forgotten_s, before_s, loaded.clock_ms)
-            })
-        };
-        match ended {
-            Ok(()) if loaded.versions.engine > 0 => {
-                loaded.forgotten_s = loaded.forgotten_s.max(forgotten_s);
-                loaded.forgets_s = before_s;
-                loaded.fence_s = loaded.fence_s.max(before_s);
-                loaded.sweep = Sweep::default();
-                loaded.has_totals = false;
-                loaded.sessions.look_again();
-            }
-            _ => {}
+        let ended = atomically(sql, || {
+            totals::take_away(sql)?;
+            schema::put_forgets(sql, before_s)?;
+            schema::put_forgotten(sql, forgotten_s, before_s, loaded.clock_ms)
+        });
+        if ended.is_ok() {
+            loaded.forgotten_s = loaded.forgotten_s.max(forgotten_s);
+            loaded.forgets_s = before_s;
+            loaded.fence_s = loaded.fence_s.max(before_s);
+            loaded.sweep = Sweep::default();
+            loaded.has_totals = false;
+            loaded.sessions.look_again();
         }
         let clock_ms = loaded.clock_ms;
         self.loaded = Some(loaded);

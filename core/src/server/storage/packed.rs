@@ -56,7 +56,7 @@ pub struct Bundle(Vec<u8>);
 impl Bundle {
     /// Takes bytes; `None` if they are not a valid bundle.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
-        let is_id = |entry: Entry<'_>| entry.is_uuid || (!entry.id.is_empty() && entry.id.iter().all(is_printable));
+        let is_id = |entry: Entry<'_>| entry.is_uuid || entry.id.iter().all(is_printable);
         let is_whole = entries(&bytes).all(|entry| entry.is_some_and(is_id));
         is_whole.then_some(Self(bytes))
     }
@@ -181,4 +181,18 @@ pub(super) fn uuid_bytes(id: &str) -> Option<[u8; 16]> {
         rest = after;
     }
     Some(uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_with_an_id_that_nobody_could_have_sent_is_damaged() {
+        let bundle = |id: &[u8]| Bundle::from_bytes([&[0, 0, 0, 1, 2], id].concat());
+        assert!(bundle(b" ~").is_some());
+        for id in [b"a\x1f", b"a\x7f", b"\xc3\xa9"] {
+            assert_eq!(bundle(id), None, "{id:?}");
+        }
+    }
 }

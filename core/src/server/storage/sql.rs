@@ -174,3 +174,27 @@ pub(in crate::server) fn transact<T, E: From<SqlError>>(
         (Ok(_), _) => Err(E::from(SqlError("the transaction did not end as its body asked".to_owned()))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_float_is_an_integer_only_where_it_is_one_exactly() {
+        for (value, integer) in [
+            (3.0, Some(3)),
+            (-9_007_199_254_740_991.0, Some(-9_007_199_254_740_991)),
+            (1.5, None),
+            (-0.5, None),
+            (9_007_199_254_740_992.0, None),
+            (-9_007_199_254_740_992.0, None),
+            (1e300, None),
+            (f64::INFINITY, None),
+            (f64::NAN, None),
+        ] {
+            assert_eq!(Value::Real(value).as_integer(), integer, "{value}");
+        }
+        assert_eq!(Value::Integer(1 << 53).as_integer(), None);
+        assert_eq!(Value::Integer((1 << 53) - 1).as_integer(), Some((1 << 53) - 1));
+    }
+}

@@ -119,6 +119,7 @@ impl Index {
     pub fn take_back(&mut self) {
         self.added.clear();
         let before = self.before.take().unwrap_or_default();
+        // Most often there is nothing to take back, and the index need not be copied.
         if before.is_empty() {
             return;
         }
@@ -140,6 +141,7 @@ impl Index {
     pub fn settle(&mut self, now_ms: i64) -> i64 {
         let has_lapsed =
             |lapses_10s: &i64| lapses_10s.saturating_mul(GRAIN_MS) <= now_ms || !holds(Rule::TombstoneStays);
+        // As above: nothing changes, and nothing need be copied.
         if self.added.is_empty() && !self.kept.ends.0.keys().next().is_some_and(has_lapsed) {
             return 0;
         }
@@ -166,6 +168,7 @@ impl Index {
     /// The tombstone of an id as `asks` may see it. If it belongs to another principal, the record has
     /// [`Principal::another`] as its principal.
     pub fn find(&self, id: &RequestId, asks: &Principal, first_sent_s: Option<i64>, now_ms: i64) -> Option<Record> {
+        // At many keys nothing is packed, and no id need be hashed.
         if self.kept.ids.is_empty() && self.added.is_empty() {
             return None;
         }
