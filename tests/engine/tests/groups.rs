@@ -131,12 +131,12 @@ fn every_part_of_a_group_is_as_one_by_one() {
 
 #[test]
 fn outcomes_of_one_commit_that_differ_in_little_are_replayed_each_as_it_was() {
-    let calls: Vec<_> = [200, 404, 200, 409]
-        .iter()
-        .zip(0..)
-        .map(|(of, n)| post(&format!("/status/{of}")).id(&format!("{n}")))
-        .collect();
-    for between_ms in [0, 1_000] {
+    let with_id = |call: Call, n: i64| call.id(&format!("{n}"));
+    let at_place = |call: Call, n: i64| call.place(1, n + 2);
+    let named: [fn(Call, i64) -> Call; 2] = [with_id, at_place];
+    for (between_ms, named) in named.into_iter().flat_map(|named| [(0, named), (1_000, named)]) {
+        let paths = ["/status/200", "/status/404", "/status/200", "/status/409", "/count"];
+        let calls: Vec<_> = paths.into_iter().zip(0..).map(|(path, n)| named(post(path), n)).collect();
         let mut world = used();
         let replies = world.group_over(&calls, between_ms).expect("one commit");
         world.restart();

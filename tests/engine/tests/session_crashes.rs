@@ -268,6 +268,35 @@ fn a_start_is_counted_of_the_next_place_alone() {
 }
 
 #[test]
+fn ahead_of_what_will_not_run_nothing_is_written_not_even_what_it_acknowledges() {
+    let mut world = World::new().in_session();
+    for seq in 1..=64 {
+        world.send(&numbered(1, seq)).is_executed(200);
+    }
+    let late = post("/count").place_acking(1, 65, 3).deadline_ms(START_MS - 1);
+    let rows = world.database.rows_written();
+    for call in [post("/count").place_acking(1, 2, 1), post("/count").place_acking(1, 99, 2), late, numbered(1, 65)] {
+        assert_eq!(world.start(&call).only("semel-status"), "executed");
+        world.started(&call);
+        assert_eq!((world.database.rows_written(), world.places().len()), (rows, 64));
+    }
+}
+
+#[test]
+fn that_a_start_has_ended_is_written_once() {
+    let mut world = World::new().in_session();
+    let late = numbered(1, 1).deadline_ms(START_MS - 1);
+    let started = |world: &World| world.database.number("SELECT is_started FROM semel_sessions");
+    world.start(&numbered(1, 1));
+    assert_eq!(started(&world), 1);
+    world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    assert_eq!(started(&world), 0);
+    let rows = world.database.rows_written();
+    world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");
+    assert_eq!(world.database.rows_written(), rows);
+}
+
+#[test]
 fn what_crashed_is_counted_also_past_its_deadline() {
     let mut world = World::new().in_session();
     let late = numbered(1, 1).deadline_ms(START_MS + 1);

@@ -367,6 +367,40 @@ fn a_session_that_was_idle_later_becomes_a_stub_later() {
 }
 
 #[test]
+fn a_walk_that_has_made_room_goes_on_to_its_end_so_the_next_begins_at_the_first_session() {
+    let mut world = world();
+    for n in 2..=22 {
+        world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n, 0);
+    }
+    world.pass_s(RETENTION_S);
+    world.send(&numbered(1, 1)).is_executed(200);
+    world.restart_with(|config| config.sessions_max = 15);
+    assert_eq!(world.sweep_page(), Ok(true));
+    assert_eq!(sessions(&world), 14, "a page removes eight, and then the key is not full any more");
+    sweep(&mut world);
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!((world.places(), sessions(&world)), (vec![], 14));
+}
+
+#[test]
+fn stubs_use_up_nothing_of_a_page() {
+    let mut world = world();
+    for n in 2..=20 {
+        world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n, 0);
+        world.send(&first_of(&format!("{n}"), n)).is_executed(200);
+    }
+    world.pass_s(RETENTION_S);
+    sweep(&mut world);
+    assert_eq!(world.places(), []);
+    world.send(&named("last", "last")).is_taken_over(21, 0);
+    world.send(&first_of("last", 21)).is_executed(200);
+    world.pass_s(RETENTION_S);
+    assert_eq!(world.sweep_page(), Ok(false), "one page comes to the last session");
+    assert_eq!(world.places(), []);
+}
+
+#[test]
 fn what_is_forgotten_while_a_walk_is_under_way_leaves_though_that_has_come_by() {
     let mut world = world();
     let many = 140;

@@ -44,11 +44,6 @@ pub fn freed(session: &Session, epoch: i64, ack: i64) -> i64 {
     }
 }
 
-/// Whether the place is the next of the session, so that the count of crashes belongs to it.
-pub fn is_next(session: &Session, epoch: i64, seq: i64) -> bool {
-    epoch == session.epochs.current() && seq == session.last_seq() + 1
-}
-
 /// Decides what to do with an attempt. `freed_seq`: the number up to which no outcome is to be kept by now.
 pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed_seq: i64, now_ms: i64) -> Decision {
     let Asked { epoch, seq, .. } = *asked;
@@ -67,7 +62,7 @@ pub fn decide(session: &Session, taken: Option<&Taken>, asked: &Asked<'_>, freed
         Known::Ahead => (Rule::EpochKnown, unknown()),
     };
     let (rule, problem) = refusal;
-    if !is_next(session, epoch, seq) && holds(rule) {
+    if (epoch, seq) != (current, next) && holds(rule) {
         return Decision::Refuse(problem);
     }
     if seq > freed_seq + WINDOW && holds(Rule::Window) {

@@ -4,7 +4,7 @@
 //! - Effect, place and acknowledgements of an attempt are one transaction, or nothing.
 //! - The acknowledgement of an attempt is applied with every answer that it gets from the session, refusals included.
 
-use super::decision::{Asked, decide, freed, is_next, open};
+use super::decision::{Asked, decide, freed, open};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
 use crate::problem::{Code, Problem};
@@ -208,8 +208,7 @@ impl Turn<'_> {
 
 /// The count once a start has ended without a crash; `None` unless this object has counted a start of the place.
 fn ended(loaded: &Loaded, asking: &Asking<'_>) -> Option<Count> {
-    let Asking { place, session, .. } = asking;
+    let count = asking.session.count;
     let is_own = loaded.started.has(&asking.started()) || !holds(Rule::OwnStart);
-    let is_open = session.count.is_started && is_next(session, place.epoch, place.seq);
-    (is_open && is_own && holds(Rule::StartEnded)).then_some(Count { is_started: false, ..session.count })
+    (count.is_started && is_own && holds(Rule::StartEnded)).then_some(Count { is_started: false, ..count })
 }

@@ -112,7 +112,8 @@ impl Sessions {
         self.walked_ms.0 = self.walked_ms.0.min(due_ms);
     }
 
-    /// Whether a page is due now.
+    /// Whether a page is due now. A walk goes on to its end even if it has made room, so that the next one begins at the
+    /// first session.
     pub fn is_due(&self, now_ms: i64) -> bool {
         let due_ms = if self.is_full() { 0 } else { self.due_ms };
         self.after > 0 || now_ms >= self.rests_until_ms.max(due_ms)
