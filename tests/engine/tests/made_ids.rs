@@ -134,6 +134,12 @@ fn what_has_crashed_under_such_an_id_before_goes_on_under_it() {
     let call = post("/other").id("made-own-one").by("alice");
     world.crashed(&call).is_problem(500, "rolled-back", "no", "same-id");
     world.handler.has_begun.set(true);
+    // While another request is under way, it waits as any other does.
+    let elsewhere = post("/named/elsewhere").id("made-alice-one").by("alice").body("one");
+    world.send(&elsewhere).is_problem(409, "in-flight", "unknown", "same-id");
+    let sent = world.take_call().expect("something to send");
+    world.wait(&call).is_problem(409, "locked", "no", "same-id");
+    world.settle(&elsewhere, &sent, Ended::Answered(Response::json(201, "{}"))).is_executed(201);
     world.send(&call).is_executed(201);
 }
 

@@ -31,6 +31,8 @@ impl Handler for Bank {
     fn key(&self, _method: &Method, path: &Path) -> KeyRule {
         match path.segments().as_slice() {
             ["accounts", id, ..] => KeyRule::Key(format!("accounts/{id}")),
+            // So that only the layer itself keeps a handler from asking for what is the layer's.
+            ["semel", ..] => KeyRule::Any,
             _ => KeyRule::Unhandled,
         }
     }

@@ -161,7 +161,12 @@ impl<H: Handler> World<H> {
     where
         H: Default,
     {
-        let mut copy = Self::on(self.database.copy(), self.key.as_str(), H::default(), self.config.clone());
+        self.copy_for(H::default())
+    }
+
+    /// The same, with another handler, as if another version were deployed.
+    pub fn copy_for<Other: Handler>(&self, handler: Other) -> World<Other> {
+        let mut copy = World::on(self.database.copy(), self.key.as_str(), handler, self.config.clone());
         copy.wall_ms = self.wall_ms;
         copy
     }

@@ -70,6 +70,7 @@ pub fn has_tables(sql: &dyn Sql) -> Result<bool, SqlError> {
 }
 
 pub fn create(sql: &dyn Sql) -> Result<(), SqlError> {
+    // The statements would change nothing, but one look costs less than three of them.
     if has_tables(sql)? {
         return Ok(());
     }
