@@ -348,17 +348,3 @@ test("a store that is thrown away while it is open is told too, and what is new 
   await until(async () => (await answers(own)).length === 2, "it works again");
   assert.deepEqual([await own.evaluate(() => window.lost), await answers(own), server.runs.size], [1, [200, 200], 2]);
 });
-
-test("what a session stores is never relaxed, though its outbox is", LIMIT, async (t) => {
-  const { identity, tab } = world(t, new SessionStub());
-  const own = await tab({ durability: "relaxed" });
-  await own.open();
-  const asked = await own.evaluate(async (name) => {
-    lab.watch(name);
-    const session = await semel.session("accounts/a", "s");
-    await session.fetch("/accounts/a/deposit", { method: "POST", body: "5" });
-    return lab.unwatch();
-  }, `semel sessions ${URL_OF_STUB} ${identity}`);
-  assert.ok(asked.includes("rows readwrite strict"));
-  assert.ok(asked.every((each) => each.endsWith(" strict")), asked.join());
-});

@@ -300,8 +300,9 @@ test("an answer that is kept for another process leaves the store after a day", 
   const { semel } = await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
   await until(() => recovered.length === 1, "it is recovered");
   await until(() => !store.holds("amount"), "it is settled");
-  await deposit(semel);
   await semel.close();
+  const kept = () => [...store.rows.keys()].filter((id) => id === sent[0].id).length;
+  assert.equal(kept(), 1);
   server.aheadMs = 3 * DAY_MS;
   for (let opened = 0; opened < 2; opened += 1) {
     const { semel: later } = await outbox(t, { store, server });
@@ -309,7 +310,7 @@ test("an answer that is kept for another process leaves the store after a day", 
     await minute();
     await later.close();
   }
-  assert.deepEqual([...store.rows.keys()].filter((id) => id === sent[0].id), []);
+  assert.equal(kept(), 0);
 });
 
 test("an acknowledgement rides on the next request to its key, with the latest deadline of its attempts", async (t) => {

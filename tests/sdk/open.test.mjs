@@ -437,7 +437,8 @@ test("many callers at once are no reason for a warning of the runtime", async (t
 });
 
 test("a thousand requests may be pending; one more is neither stored nor sent", async (t) => {
-  const { semel, server } = await outbox(t);
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
   server.each = hang;
   // CPU time, so that other work of a busy machine doesn't count.
   const before = process.cpuUsage();
@@ -447,8 +448,11 @@ test("a thousand requests may be pending; one more is neither stored nor sent", 
   const tookMs = (user + system) / 1000;
   const { name, code, executed, retry } = error;
   assert.deepEqual({ name, code, executed, retry }, { name: "OutboxFullError", code: "outbox-full", executed: "no", retry: "never" });
+  await until(() => store.rows.size === 1_000 && server.attempts.length > 0, "all are stored, and some sent");
   assert.equal((await semel.pending()).length, 1_000);
   await semel.close();
+  assert.equal(store.rows.size, 1_000);
+  assert.ok(server.attempts.every(({ id }) => store.rows.has(id)));
   assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);
   assert.ok(tookMs < 3_000, `${Math.round(tookMs)} ms, in which a page would stand still`);
 });
