@@ -333,9 +333,10 @@ export class Outbox extends View {
     if (!answer) return this.#machine.tell(LOST, attempt);
     // Without this event, only the server would know that an attempt is refused every second.
     const code = isOwn ? undefined : /^semel-status:(?!executed|replayed)(.*)/m.exec(answer[1])?.[1];
-    if (code) this.#tell("refused", { ...described, status: answer[0], code });
     this.#lost = code;
     this.#machine.tell(ANSWERED, attempt, ...answer);
+    // After that, because a listener may give the request up, and then the module would not hear of `Retry-After` any more.
+    if (code) this.#tell("refused", { ...described, status: answer[0], code });
   }
 
   /** An attempt failed. */

@@ -259,6 +259,15 @@ describe("the pause between two attempts", () => {
       assert.equal(pausesOf(server)[1], 1_000);
     }));
 
+  test("is Retry-After also for one that is given up from within the event that tells of its refusal", (t) =>
+    timed(t, { retryIntervalMs: 40 }, async ({ semel, server }) => {
+      const giveUp = new AbortController();
+      semel.addEventListener("refused", () => giveUp.abort());
+      server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 429, "rate-limited", { executed: "no", headers: { "retry-after": "1" } }) : serve());
+      await assert.rejects(deposit(semel, "a", { key: "accounts/a", signal: giveUp.signal }), { code: "cancelled", executed: "no" });
+      assert.equal(server.of("cancel")[0].startedMs - server.attempts[0].endedMs, 1_000);
+    }));
+
   test("comes after attemptTimeoutMs where the fetch hangs: that is aborted, and sent again with a later deadline", (t) =>
     timed(t, { attemptTimeoutMs: 150, retryIntervalMs: 10 }, async ({ semel, server }) => {
       const hanging = [
