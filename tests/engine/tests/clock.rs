@@ -65,6 +65,23 @@ fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet(
     assert_eq!((late.now_ms(), world.effects_of("00000000-0000-7000-8000-000000000001")), (later_ms, 1));
 }
 
+#[test]
+fn it_stays_where_it_was_told_while_the_object_looked_at_its_storage() {
+    for asks in [false, true] {
+        let mut world = World::new();
+        world.send(&change("before").first_sent_s(START_S)).is_executed(200);
+        world.restart();
+        assert_eq!(world.open(), Ok(true));
+        world.pass_s(3600);
+        let later_ms = world.tell_ms();
+        assert_eq!(later_ms, START_MS + 3_600_000);
+        world.wall_ms = START_MS;
+        // The rest is looked at page by page, or by the request that asks.
+        while !asks && world.open().unwrap() {}
+        assert_eq!(world.send(&look_up("a")).now_ms(), later_ms, "asks: {asks}");
+    }
+}
+
 /// A key whose storage has failed, so that nothing of it is in memory, and whose machine's clock was put back. Returns also the
 /// clock that it told last.
 fn put_back() -> (World, i64) {

@@ -355,7 +355,8 @@ impl<H: Handler> Engine<H> {
             }
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
-        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
+        // Answers may have told a later clock while the object was still looking at its storage.
+        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms.max(self.told_ms), wall_ms);
         if self.is_ruled(&loaded) {
             let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
