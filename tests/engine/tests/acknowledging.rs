@@ -259,6 +259,17 @@ fn an_until_before_the_first_sent_is_of_an_earlier_request_under_the_id_and_take
     assert_eq!(world.send(&attempt(&world, sent_ms)).only("semel-status"), "acknowledged");
 }
 
+/// The first-sent is by the client's clock, which may be 120 s ahead, and the deadline by the server's.
+#[test]
+fn an_until_before_a_first_sent_that_is_ahead_of_the_clock_takes_the_outcome() {
+    let mut world = World::new();
+    let until_ms = world.wall_ms + 30_000;
+    let attempt = change("a").first_sent_s(START_S + 100).deadline_ms(until_ms);
+    world.send(&attempt).is_executed(200);
+    world.send(&change("acknowledges").ack_until("a", until_ms)).is_executed(200);
+    assert_eq!(world.send(&attempt).only("semel-status"), "acknowledged");
+}
+
 #[test]
 fn an_until_far_ahead_leaves_no_tombstone_for_good() {
     let far = Some(999_999_999_999_999);

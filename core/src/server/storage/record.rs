@@ -242,9 +242,10 @@ impl Record {
         if *by != self.principal && holds(Rule::AcknowledgedByOwner) {
             return None;
         }
-        // No attempt has a deadline before its first-sent. So this `until` is about an earlier request with the same id,
-        // whose tombstone has left.
-        if until_ms.zip(self.first_sent_s).is_some_and(|(until_ms, sent_s)| until_ms.div_euclid(1000) < sent_s) {
+        // An earlier request with the same id may have had this `until`, if its tombstone has left since. The first-sent
+        // alone does not show this, because it may be ahead of the key's clock, by which deadlines and `at_ms` go.
+        let is_earlier = |until_ms: i64, sent_s: i64| until_ms.div_euclid(1000) < sent_s && until_ms < self.at_ms;
+        if until_ms.zip(self.first_sent_s).is_some_and(|(until_ms, sent_s)| is_earlier(until_ms, sent_s)) {
             return None;
         }
         // No attempt carries a deadline so far ahead, and nothing is promised for longer than two retentions. The bound
