@@ -6,7 +6,7 @@
 //! - The objects have the same in memory, and so would objects that start anew.
 //! - A fault among many requests leaves nothing of them. Executed again one by one, they end as if the fault had not come.
 
-use crate::desk_calls::{Calls, RETENTION_S, element};
+use crate::desk_calls::{Calls, RETENTION_S, TOGETHER_MAX, element};
 use crate::desk_handler::{Asked, Book, UNDOING};
 use crate::desk_sent::{SENT, heard};
 use crate::source::Source;
@@ -23,8 +23,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// More steps find nothing new.
 const STEPS_MAX: usize = 40;
-/// The most requests that go together, except for a burst of places.
-const TOGETHER_MAX: usize = 7;
 /// The number of rows to fill in: a few pages of the sweep, and some more.
 const FILLED_ROWS: i64 = 150;
 /// A fault comes before one of this many statements.
@@ -172,23 +170,39 @@ impl Run {
         assert_eq!(told[0], told[1]);
     }
 
-    /// A suspect runs by itself at both keys: it is never together with anything.
+    /// A suspect runs by itself at both keys: it is never together with anything. Or it ends the object once more, or
+    /// crashes, and comes again together with others.
     fn suspect(&mut self, source: &mut Source<'_>) {
-        let call = self.calls.change(source, &self.one);
-        let is_lost = source.flag();
+        let call = self.calls.suspect(source, &self.one);
+        let (is_lost, comes_again, crashes) = (source.flag(), source.flag(), source.flag());
         let replies = [&mut self.one, &mut self.many].map(|world| {
             world.start(&call);
             if is_lost {
                 world.restart();
             }
-            world.send(&call)
+            match (comes_again, crashes) {
+                (false, _) => Some(world.send(&call)),
+                (true, true) => Some(world.crashed(&call)),
+                (true, false) => None,
+            }
         });
         assert_eq!(replies[0], replies[1]);
+        if comes_again {
+            let mut calls = self.calls.some(source, &self.one);
+            calls.insert(source.below(calls.len() + 1), call);
+            self.all(&calls, 0, None);
+        }
     }
 
-    /// As many places as may be unacknowledged, or some more.
+    /// As many places as may be unacknowledged, or some more; or as many take-overs as a key remembers holders.
     fn burst(&mut self, source: &mut Source<'_>) {
-        let calls = self.calls.burst(source, &self.one);
+        let calls = match source.below(3) {
+            0 => self.calls.take_overs(source),
+            _ => self.calls.burst(source, &self.one),
+        };
+        if source.flag() {
+            return self.batch_of_all(source, calls.iter().map(element).collect(), None);
+        }
         self.together(&calls, 0, None);
     }
 
@@ -207,26 +221,21 @@ impl Run {
     }
 
     fn group(&mut self, source: &mut Source<'_>, fault: Option<Fault>) {
-        let count = 1 + source.below(TOGETHER_MAX);
         // After a failure of the storage, the clock is that of the group's last request; the same holds if a request is rolled
         // back with the tables that it made. The times of the requests must then be equal.
         let has_tables = self.one.database.number("SELECT count(*) FROM semel_meta") == 1;
         let between_ms = if fault.is_some() || !has_tables { 0 } else { source.pick(&[0, 0, 0, 1, 700, 20_000]) };
-        let mut calls: Vec<Call> = Vec::new();
-        for _ in 0..count {
-            // A request that is sent twice at once is a duplicate in the same commit.
-            let call = match source.below(6) {
-                0 if !calls.is_empty() => calls[source.below(calls.len())].clone(),
-                _ => self.calls.any(source, &self.one),
-            };
-            calls.push(call);
-        }
+        let calls = self.calls.some(source, &self.one);
+        self.all(&calls, between_ms, fault);
+    }
+
+    fn all(&mut self, calls: &[Call], between_ms: i64, fault: Option<Fault>) {
         // In a group, a panic ends the object with its memory before any request has run; one by one, only when its turn comes.
         // So both start with an empty memory.
         if calls.iter().any(panics) {
             self.restart();
         }
-        self.together(&calls, between_ms, fault);
+        self.together(calls, between_ms, fault);
     }
 
     fn together(&mut self, calls: &[Call], between_ms: i64, fault: Option<Fault>) {
@@ -254,6 +263,10 @@ impl Run {
             };
             elements.push(element);
         }
+        self.batch_of_all(source, elements, fault);
+    }
+
+    fn batch_of_all(&mut self, source: &mut Source<'_>, mut elements: Vec<Value>, fault: Option<Fault>) {
         // In a batch, requests that are rolled back still share a transaction with the others, and a fault comes in whichever
         // runs then.
         if fault.is_some() {

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 /// How long outcomes are kept.
 pub const RETENTION_S: i64 = 600;
-/// The most unacknowledged places.
+/// The most requests that go together, except for a burst.
+pub const TOGETHER_MAX: usize = 7;
+/// The most unacknowledged places, and the most holders that a key remembers of a session.
 const WINDOW: i64 = 64;
 const SESSIONS: [&str; 3] = ["s", "t", "u"];
 
@@ -43,6 +45,32 @@ impl Calls {
         };
         let by = self.principal(source);
         if is_by_administrator(&call) { call } else { call.by(by) }
+    }
+
+    /// Requests that go together.
+    pub fn some(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        for _ in 0..=source.below(TOGETHER_MAX) {
+            // A request that is sent twice at once is a duplicate in the same commit.
+            let call = match source.below(6) {
+                0 if !calls.is_empty() => calls[source.below(calls.len())].clone(),
+                _ => self.any(source, world),
+            };
+            calls.push(call);
+        }
+        calls
+    }
+
+    /// A request that may have ended the object before: with an id or with a place.
+    pub fn suspect(&mut self, source: &mut Source<'_>, world: &World<Book>) -> Call {
+        if source.flag() { self.place(source, world) } else { self.change(source, world) }
+    }
+
+    /// Take-overs of one session, up to as many holders as a key remembers or beyond.
+    pub fn take_overs(&mut self, source: &mut Source<'_>) -> Vec<Call> {
+        let session = source.pick(&SESSIONS);
+        let count = WINDOW + source.below(3) as i64 - 1;
+        (0..count).map(|_| take_over_with(&self.own(), &format!("{{\"name\":\"{session}\"}}"))).collect()
     }
 
     /// Usually alice.
