@@ -175,12 +175,18 @@ async function asked(request, env, [key, head, asker], untilMs) {
   const [method, , , lines] = head;
   const leave = roomFor(request, lines, untilMs);
   if (leave === null) {
-    await drained(request);
+    await drained(request).catch(() => undefined);
     return routerOf(env).unavailable("too much of this principal is under way", undefined, method, lines, Date.now(), Date.now());
   }
   let place;
   try {
-    const call = [...head, await bodyOf(request), asker];
+    let body;
+    try {
+      body = await bodyOf(request);
+    } catch {
+      return cutShort(env, method, lines);
+    }
+    const call = [...head, body, asker];
     const object = () => objectOf(env, "SEMEL", key);
     place = asker === undefined ? gathering?.placeOf(key, object, call, untilMs) : undefined;
     if (place?.told) {
@@ -192,6 +198,12 @@ async function asked(request, env, [key, head, asker], untilMs) {
     place?.leave?.();
     leave?.();
   }
+}
+
+/** The answer if the client broke off in the middle of the body. It has no line in the log: no object was asked, and nothing of the server has failed. */
+function cutShort(env, method, lines) {
+  const detail = "the body of the request did not arrive whole";
+  return routerOf(env).unavailable(detail, undefined, method, lines, Date.now(), Date.now()).slice(0, 3);
 }
 
 /** Opens a socket to the object. The object refuses only if it has no room. */

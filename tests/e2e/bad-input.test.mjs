@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { after, afterEach, test } from "node:test";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
-const server = await serve(after, "ledger");
+const server = await serve(after, "ledger", { SEMEL_LOG_SAMPLE: "1" });
 const ACCOUNT = { id: "victim", balance: 100, entries: 1 };
 await server.deposit("victim", 100);
 afterEach(async () => assert.deepEqual(await server.account("victim"), ACCOUNT));
@@ -86,9 +86,14 @@ test("header injection through ids and keys comes back as nothing", async () => 
   assert.match(answer, /^semel-key: "accounts\/a%22;%20b"\r?$/im);
 });
 
-test("a body that is cut short has no effect", async () => {
-  const { summary } = await rawDeposit({ length: 500 });
+test("a body that is cut short has no effect, and nobody is told that the server failed", async () => {
+  const [cut, next] = [randomUUID(), randomUUID()];
+  const { summary, answer } = await rawDeposit({ lines: [`Idempotency-Key: ${cut}`], length: 500 });
   assert.equal(summary, "503 unavailable");
+  assert.match(answer, /"detail":"the body of the request did not arrive whole"/);
+  await server.deposit("next", 1, { id: next });
+  await server.lineOf(next);
+  assert.ok(!server.log.includes(cut), server.log);
 });
 
 test("a body that never ends is given up in time: who sends it is told, its connection is closed, and nothing ran", async () => {
