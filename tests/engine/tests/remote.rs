@@ -153,7 +153,8 @@ fn a_read_goes_to_no_object_but_with_what_it_acknowledges() {
         assert!(matches!(world.route(&call), Route::Object { .. }));
     }
     // What the object would refuse is refused here.
-    for (name, value) in [("semel-ack", "a;"), ("semel-deadline", "soon")] {
+    let place = "\"s\";epoch=1;seq=1";
+    for (name, value) in [("semel-ack", "a;"), ("semel-deadline", "soon"), ("semel-session", place)] {
         let Route::Answer(answer) = world.route(&get("/orders").header(name, value)) else { panic!("{name}") };
         assert_eq!(answer.headers.get("semel-status"), Some("key-invalid"));
     }

@@ -133,6 +133,9 @@ fn a_key_rule_that_fails_is_said_to_have_failed_and_reaches_no_object() {
         answered(&world, &call).is_problem(500, "rolled-back", "no", "same-id");
     }
     answered(&world, &post("/keyless")).is_problem(400, "key-missing", "no", "after-fix");
+    let place = "\"s\";epoch=1;seq=1";
+    answered(&world, &get("/keyless").header("semel-session", place)).is_problem(400, "key-invalid", "no", "after-fix");
+    answered(&world, &post("/keyless").header("semel-session", place)).is_problem(500, "rolled-back", "no", "same-id");
 }
 
 /// Makes an id for requests below `/named`.

@@ -86,6 +86,16 @@ pub fn parse(method: &Method, path: &Path) -> Result<Option<(Key, Control)>, Pro
     Ok(Some((Key::new(*key)?, control)))
 }
 
+/// Whether a request may have a place in a session: only changes of the application may.
+pub(super) fn may_be_numbered(method: &Method, path: &Path) -> bool {
+    !path.is_control() && !method.reads()
+}
+
+/// The refusal of any other request that has one.
+pub(super) fn unnumbered() -> Problem {
+    Problem::new(Code::KeyInvalid, "Semel-Session: only a change of the application has a place in a session")
+}
+
 pub(super) fn body_invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::BodyInvalid, detail)
 }

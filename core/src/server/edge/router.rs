@@ -313,6 +313,7 @@ fn malformed<H: Handler>(handler: &H, method: &Method, path: &Path, headers: &He
     };
     match Attempt::parse(headers, now_ms) {
         Err(error) => Some(Problem::from(error)),
+        Ok(Attempt { session: Some(_), .. }) if !control::may_be_numbered(method, path) => Some(control::unnumbered()),
         Ok(attempt) if needs_id && !attempt.is_named() => Some(Problem::key_missing()),
         Ok(_) => None,
     }

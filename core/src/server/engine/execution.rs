@@ -86,8 +86,7 @@ impl Turn<'_> {
             };
         }
         if attempt.session.is_some() && !may_be_numbered {
-            let detail = "Semel-Session: only a change of the application has a place in a session";
-            return self.refuse_unread(loaded, &Problem::new(Code::KeyInvalid, detail));
+            return self.refuse_unread(loaded, &control::unnumbered());
         }
         if attempt.session.is_some() && self.sends() {
             let detail = "Semel-Session: requests to an upstream can't be in a session yet";
@@ -123,9 +122,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the request may have a place in a session: only changes of the application may.
     fn may_be_numbered(&self) -> bool {
-        !self.arrival.request.path.is_control() && !self.arrival.request.method.reads()
+        control::may_be_numbered(&self.arrival.request.method, &self.arrival.request.path)
     }
 
     fn acknowledge(&mut self, loaded: &mut Loaded) -> Result<Answer, SqlError> {
