@@ -140,7 +140,8 @@ fn part_of(element: &Value) -> Part {
     let body: Value = if closes { serde_json::from_str(text("body")).unwrap_or_default() } else { Value::Null };
     let session = if closes { &body["session"] } else { &element["session"] };
     let number = |name: &str| session[name].as_i64().unwrap_or(0);
-    let id = if closes { text("id").trim_matches('"').trim_start_matches("cancel-") } else { text("body") };
+    let closed = || text("id").trim_matches('"').trim_start_matches("cancel-").split(';').next().unwrap_or_default();
+    let id = if closes { closed() } else { text("body") };
     let place = Numbers { epoch: number("epoch"), seq: number("seq"), ack: number("ack") };
     Part { id: id.to_owned(), place: Some(place), closes }
 }

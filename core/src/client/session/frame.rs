@@ -7,7 +7,7 @@
 
 use super::super::action::{Answer, Transmission};
 use super::super::bytes::{Reader, Writer};
-use super::super::request::{cancellation_of, control, tell_principal};
+use super::super::request::{control, tell_principal};
 use super::super::row::Draft;
 use super::row::{Entry, Place};
 use super::{BEYOND, Settings};
@@ -38,8 +38,9 @@ impl Element {
         let (name, epoch, seq) = (quoted(&settings.name), decimal(place.epoch), decimal(place.seq));
         let mut headers = Headers::new();
         if is_cancelled {
-            // The cancellation has an id of its own, the same on every attempt.
-            let id = quoted(&cancellation_of(id));
+            // The cancellation has an id of its own, the same on every attempt. Each place has another: where nobody can
+            // tell who lives, several holders may each close a place that they gave to the same request.
+            let id = quoted(&joined(&["cancel-", id, ";epoch=", &epoch, ";seq=", &seq]));
             let body = joined(&["{\"session\":{\"name\":", &name, ",\"epoch\":", &epoch, ",\"seq\":", &seq, "}}"]);
             let named = joined(&["\"id\":", &id]);
             headers.append("idempotency-key", id);

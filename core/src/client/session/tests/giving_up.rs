@@ -181,3 +181,41 @@ fn what_is_given_up_while_it_is_taken_over_by_who_fences_its_holder_waits_for_no
     tab.pass(&mut rows, INTERVAL_MS);
     assert_eq!((tab.failure("y").1, tab.session.counts().0), (Executed::Unknown, 0));
 }
+
+/// Where nobody can tell who lives, several holders may have given a request a place, and none was told of it by its store.
+#[test]
+fn each_place_of_a_request_is_closed_by_a_cancellation_with_an_id_of_its_own() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
+    zombie.shares = true;
+    Tab::open("gone", &mut server, &mut rows, &["a"]).call(&mut rows, "x");
+    let mut holders = ["b", "c"].map(|owner| {
+        let mut tab = Tab::new(owner);
+        tab.shares = true;
+        tab.session.wake(0);
+        tab.drive(&mut rows);
+        tab.arrives(&mut server, &mut rows);
+        tab.look_blindly(&mut rows);
+        (tab.is_broken, tab.is_unsure, tab.slow) = (true, true, Some(Vec::new()));
+        tab.arrives(&mut server, &mut rows);
+        tab.store_next(&mut rows);
+        tab
+    });
+    assert_eq!(places(&rows), [("x", Some((4, 1)))]);
+    zombie.look_blindly(&mut rows);
+    zombie.arrives_all(&mut server, &mut rows);
+    assert_eq!((zombie.body("x"), rows.len()), ("ran x".to_owned(), 0));
+    // The current holder closes its place first.
+    for tab in holders.iter_mut().rev() {
+        (tab.is_broken, tab.is_unsure) = (false, false);
+        tab.call(&mut rows, "next");
+        tab.pass(&mut rows, INTERVAL_MS);
+        while tab.slow.iter().flatten().next().is_some() {
+            tab.store_next(&mut rows);
+        }
+        tab.arrives_all(&mut server, &mut rows);
+    }
+    let [former, current] = &holders;
+    assert_eq!(current.ended, None);
+    assert_eq!(former.ended.as_ref().map(|failure| failure.code.as_str()), Some("fenced"));
+}

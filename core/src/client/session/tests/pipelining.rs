@@ -303,7 +303,7 @@ fn what_is_given_up_and_ran_is_answered_with_its_outcome() {
     tab.drive(&mut rows);
     tab.lose(&mut rows);
     tab.pass(&mut rows, INTERVAL_MS);
-    assert_eq!(tab.sent[0].headers.get("idempotency-key"), Some("\"cancel-x\""));
+    assert_eq!(tab.sent[0].headers.get("idempotency-key"), Some("\"cancel-x;epoch=1;seq=1\""));
     tab.arrives_all(&mut server, &mut rows);
     assert_eq!((tab.body("x"), server.effects.len()), ("ran x".to_owned(), 1));
 }
@@ -318,7 +318,7 @@ fn of_a_cancellation_that_ran_and_is_not_kept_nobody_is_told_that_the_request_ra
     tab.drive(&mut rows);
     tab.pass(&mut rows, INTERVAL_MS);
     let made = tab.sent.remove(0);
-    assert_eq!(made.headers.get("idempotency-key"), Some("\"cancel-x\""));
+    assert_eq!(made.headers.get("idempotency-key"), Some("\"cancel-x;epoch=1;seq=1\""));
     tab.answer(&mut rows, &made, server::problem(410, "outcome-expired", "yes", "never"));
     assert_eq!((tab.failure("x"), server.effects.len()), (("outcome-expired", Executed::Unknown), 0));
 }

@@ -19,6 +19,8 @@ pub(super) struct Server {
     last_seq: i64,
     pub(super) ack: i64,
     taken: BTreeMap<i64, (i64, Taken)>,
+    /// The cancellations that were executed, by their own ids.
+    cancellations: BTreeMap<String, String>,
     /// The requests that ran, in order.
     pub(super) effects: Vec<String>,
     /// The problems that the next attempts of a request get instead: status, code, `executed`, `retry`.
@@ -38,7 +40,8 @@ impl Server {
             for _ in 0..count {
                 let (named, _, target) = (input.text(), input.text(), input.text());
                 let (_, body) = (input.text(), input.bytes());
-                let Answer { status, headers, body, members } = self.element(&named, &target, body);
+                let id = named.strip_prefix("\"id\":").unwrap_or_default();
+                let Answer { status, headers, body, members } = self.request((id, &named), &target, body);
                 out.integer(status.into());
                 out.text(&headers.to_lines());
                 out.bytes(&body);
@@ -48,7 +51,7 @@ impl Server {
             Answer { body: out.done(), ..outcome("", &[]) }
         } else {
             let named = made.headers.get("semel-session").unwrap_or_default().replace('=', "\":").replace(';', ",\"");
-            self.element(&named, target, body)
+            self.request((made.headers.get("idempotency-key").unwrap_or_default(), &named), target, body)
         };
         assert!(made.headers.get("semel-principal").is_some(), "{made:?}");
         answer
@@ -73,6 +76,20 @@ impl Server {
             self.epochs.push((epoch, last_seq));
         }
         outcome("{}", &[("epoch", &epoch.to_string()), ("lastseq", &last_seq.to_string())])
+    }
+
+    /// Serves one request. A cancellation has an id of its own, and is recorded if it is executed.
+    fn request(&mut self, (id, named): (&str, &str), target: &str, body: &[u8]) -> Answer {
+        let text = String::from_utf8_lossy(body).into_owned();
+        let is_cancel = target.ends_with("/cancel");
+        if is_cancel && self.cancellations.get(id).is_some_and(|other| *other != text) {
+            return problem(422, "fingerprint-mismatch", "no", "after-fix");
+        }
+        let answer = self.element(named, target, body);
+        if is_cancel && answer.status == 200 {
+            self.cancellations.insert(id.to_owned(), text);
+        }
+        answer
     }
 
     fn element(&mut self, named: &str, target: &str, body: &[u8]) -> Answer {

@@ -127,7 +127,7 @@ fn a_cancellation_that_is_refused_for_good_is_let_go_and_the_session_is_over() {
     tab.pass(&mut rows, INTERVAL_MS);
     tab.call(&mut rows, "unsent");
     let cancellation = tab.sent.remove(0);
-    assert_eq!(cancellation.headers.get("idempotency-key"), Some("\"cancel-x\""));
+    assert_eq!(cancellation.headers.get("idempotency-key"), Some("\"cancel-x;epoch=1;seq=1\""));
     tab.answer(&mut rows, &cancellation, problem(400, "body-invalid", "no", "after-fix"));
     assert_eq!(
         (tab.failure("x"), tab.failure("unsent")),
