@@ -222,6 +222,9 @@ fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
     let mut bench = Bench::new();
     bench.request("x");
     bench.answer(health(i64::MAX));
+    bench.pass(INTERVAL_MS);
+    bench.answer(health(bench.server_ms()));
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + TIMEOUT_MS);
 }
 
 #[test]

@@ -52,10 +52,17 @@ fn what_may_have_run_or_was_not_heard_at_all_is_told_of_by_nobody() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let unavailable = (503, "unavailable", "unknown", "same-id");
-    server.says.insert("x".into(), vec![unavailable; 20]);
+    server.says.insert("x".into(), vec![unavailable; 19]);
     tab.call(&mut rows, "x");
     tries(&mut tab, &mut server, &mut rows, 19);
     assert_eq!(told(&tab), []);
+    for _ in 0..VAIN_MAX + 1 {
+        tab.lose(&mut rows);
+        tab.pass(&mut rows, INTERVAL_MS);
+    }
+    assert_eq!(told(&tab), []);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("x"), "ran x");
 }
 
 #[test]
