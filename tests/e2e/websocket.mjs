@@ -29,6 +29,8 @@ export function open(url, path, headers = {}) {
     };
     tcp.on("data", take);
     tcp.on("error", reject);
+    // After the answer, this changes nothing any more.
+    tcp.on("close", () => reject(new Error("the connection was closed before the answer")));
     tcp.on("connect", () => tcp.write(`GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`));
   });
 }
