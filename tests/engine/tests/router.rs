@@ -300,6 +300,23 @@ fn an_open_deployment_has_no_limit_that_nobody_set() {
 }
 
 #[test]
+fn a_list_of_keys_has_no_place_in_a_session() {
+    let admin = |name: &str| (name == "SEMEL_ADMIN_TOKEN").then(|| "sixteen-chars-or-more".to_owned());
+    let mut gate = Gate::new(Access::from_settings(false, admin).expect("settings"));
+    let mut routed = |more: &[(&str, &str)]| {
+        let lines = [&[("authorization", "Bearer sixteen-chars-or-more")], more].concat();
+        let (config, method) = (Config::default(), Method::Get);
+        let url = ("/semel/v1/admin/keys", "");
+        route(&Counter::default(), &config, &mut gate, &method, url, &Headers::from_iter(lines), START_MS)
+    };
+    assert!(matches!(routed(&[]), Route::Registry { .. }));
+    match routed(&[("semel-session", "\"s\";epoch=1;seq=1")]) {
+        Route::Answer(answer) => Reply::checked(answer).is_problem(400, "key-invalid", "no", "after-fix"),
+        other => panic!("{other:?}"),
+    };
+}
+
+#[test]
 fn health_tells_versions_limits_retention_and_clock() {
     let world = World::with(|config| config.retention_s = 77);
     let health = answered(&world, &get("/semel/v1/health"));
