@@ -158,7 +158,7 @@ pub enum Change {
         /// Whether the former owner may live, and wait for the answer.
         is_shared: bool,
     },
-    /// Deletes the row, unless an attempt may have left.
+    /// Deletes the row. If an attempt may have left, the row stays, and says that the request was given up.
     Withdraw,
     /// The caller has the answer.
     Settle {
@@ -261,10 +261,12 @@ impl Change {
             (Self::Join { outbox }, Some(Row::Pending(entry))) if entry.outbox == *outbox && !entry.is_shared => {
                 entry.is_shared = true;
             }
-            (Self::Withdraw, Some(Row::Pending(entry)))
-                if entry.until_ms.is_none() || !holds(Rule::UnsentWithdrawn) =>
-            {
-                *row = None;
+            (Self::Withdraw, Some(Row::Pending(entry))) => {
+                if entry.until_ms.is_some() && holds(Rule::UnsentWithdrawn) {
+                    entry.is_cancelling = true;
+                } else {
+                    *row = None;
+                }
             }
             (Self::Settle { by, key, answered, at_s }, Some(Row::Pending(entry))) => {
                 let is_awaited_elsewhere = entry.is_shared || entry.owner != *by;

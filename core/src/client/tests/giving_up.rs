@@ -167,6 +167,20 @@ fn what_was_given_up_meanwhile_is_adopted_as_given_up() {
     assert_eq!(deadline_ms(next.last()), 0, "it is not to be executed");
 }
 
+/// The store may have made a change that it reported as failed, or another tab may have sent the request. The page may be
+/// closed right after the change that should have taken the row back.
+#[test]
+fn a_row_that_can_not_be_taken_back_says_from_then_on_that_its_request_was_given_up() {
+    let mut bench = Bench::new();
+    let ticket = bench.request("x");
+    bench.change("x", &Change::Raise { first_sent_s: 1, until_ms: 2, is_cancelling: false });
+    bench.client.give_up(bench.now_ms, ticket);
+    let Some(Action::Change { id, change, .. }) = bench.client.poll() else { panic!("the row is changed") };
+    bench.change(&id, &change);
+    let Some(Row::Pending(entry)) = bench.row("x") else { panic!("it may have been sent, so it is still stored") };
+    assert!(entry.is_cancelling, "{entry:?}");
+}
+
 #[test]
 fn who_has_the_answer_is_not_told_that_there_is_none() {
     let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
