@@ -206,6 +206,11 @@ export class SemelObject extends DurableObject {
     );
   }
 
+  /** Says that a request is still under way: what came of it could not be recorded, and will be given again. */
+  goesOn(id) {
+    guarded(() => this.#engine().know_under_way(id));
+  }
+
   /** The engine's answer while another request of the key is under way. */
   waiting(args) {
     return this.#told(

@@ -17,7 +17,7 @@ const NOW = 1_000_000_000;
 function key(t) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   given.glue.wait_ms = (lines) => Number(lines);
-  const its = { log: [], says: {}, waits: "locked", calls: [], ends: new Map(), syncs: [] };
+  const its = { log: [], says: {}, waits: "locked", calls: [], ends: new Map(), syncs: [], failures: 0 };
   const answer = (status) => [200, `semel-status:${status}\n`, undefined, undefined];
   const nameOf = ([, pathname]) => pathname.split("/").at(-1);
   const object = {
@@ -29,7 +29,14 @@ function key(t) {
       return answer("in-flight");
     },
     taken: () => its.calls.shift(),
-    settled: ([, , , name], ended, args) => (its.log.push(`settle ${name} ${ended}`), (its.settledMs = args.at(-1) - NOW), answer("executed")),
+    settled: ([, , , name], ended, args) => {
+      its.log.push(`settle ${name} ${ended}`);
+      its.settledMs = args.at(-1) - NOW;
+      // As the engine and the router answer: only an answer of the key itself has its name.
+      if (its.failures > 0) return (its.failures -= 1), [503, "semel-status:unavailable\n", undefined, "storage failed"];
+      return its.settles ?? answer("executed");
+    },
+    goesOn: (name) => its.log.push(`${name} goes on`),
     waiting: (args) => (its.log.push(`wait ${nameOf(args)}`), answer(its.waits)),
   };
   const send = ([, , , name], _answer, _attempt, sinceMs) => new Promise((resolve) => (its.log.push(`send ${name}`), its.ends.set(name, resolve), (its.sinceMs = sinceMs - NOW)));
@@ -196,6 +203,40 @@ test("where so many wait that there is no room, what is asked of the layer is an
   its.says.resolve = "locked";
   for (let number = 0; number <= 256; number += 1) its.ask(`${number}`);
   assert.equal(await Promise.race([its.ask("resolve", { path: "/semel/v1/keys/k/" }), turn("waits")]), "locked");
+});
+
+test("what came of a call is not lost where the storage fails as it is to be recorded: it is recorded a second later, or ten at most, and the next waits for that", async (t) => {
+  const its = key(t);
+  const { log, ask, durable, end, pass } = its;
+  const lines = [];
+  t.mock.method(console, "log", (line) => lines.push(line));
+  its.failures = 2;
+  const [one, two] = ["one", "two"].map((name) => ask(name));
+  await durable();
+  await end("one");
+  for (const _ of [1, 2]) {
+    assert.deepEqual(log.splice(0).slice(-2), ["settle one ended", "one goes on"]);
+    await pass(999);
+    assert.deepEqual([log, its.remote.underWay], [[], "one"], "nobody is told that no outcome came");
+    await pass(1);
+  }
+  assert.deepEqual([await one, its.settledMs, lines], ["executed", 2_000, ["storage failed", "storage failed"]]);
+  assert.deepEqual(log.splice(0), ["settle one ended", "ask two", "sync"]);
+  // It is given up, and stays in doubt.
+  its.failures = 100;
+  await durable();
+  await end("two");
+  for (let second = 0; second < 10; second += 1) await pass(1_000);
+  assert.equal(await two, "unavailable");
+  assert.equal(log.filter((what) => what === "settle two ended").length, 11);
+  assert.deepEqual([log.at(-1), its.remote.underWay], ["settle two ended", undefined]);
+  // An answer of the key itself is final, whatever it says.
+  its.failures = 0;
+  its.settles = [503, 'semel-status:unavailable\nsemel-key:"k"\n', undefined, undefined];
+  const three = ask("three");
+  await durable();
+  await end("three");
+  assert.equal((await three).split("\n")[0], "unavailable");
 });
 
 test("what is asked of the layer is told at once that a request is under way, where that is the answer", async (t) => {

@@ -236,3 +236,41 @@ test("where the module crashes while a request is under way, who looks that up h
   finish();
   assert.deepEqual([(await first).semel, (await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["executed", "replayed", 1]);
 });
+
+/** Replaces the worker's entry: while the disk fails, which `POST /disk` says, no key can write a record. */
+const FAILING = `
+import upstream, { SemelObject as Upstream } from "./upstream.js";
+export * from "./upstream.js";
+let fails = false;
+export class SemelObject extends Upstream {
+  constructor(ctx, env) {
+    const exec = ctx.storage.sql.exec.bind(ctx.storage.sql);
+    ctx.storage.sql.exec = (statement, ...values) => {
+      if (fails && /^(INSERT|UPDATE|DELETE).* semel_records/.test(statement)) throw new Error("disk I/O error: SQLITE_IOERR");
+      return exec(statement, ...values);
+    };
+    super(ctx, env);
+  }
+}
+export default {
+  async fetch(request, env) {
+    if (new URL(request.url).pathname !== "/disk") return upstream.fetch(request, env);
+    fails = (await request.text()) === "fails";
+    return new Response();
+  },
+};`;
+
+test("what the other side has answered is not lost where the disk fails at that moment: it is recorded once that is over, and until then it is under way", async () => {
+  const side = await otherSide(after);
+  const to = await front(after, side, {}, { folder: await entered(FAILING) });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  const disk = (body) => to.send("POST", "/disk", { body });
+  side.trouble.push((response, status, body) => void disk("fails").then(() => response.writeHead(status).end(body)));
+  const first = order(to, "report", ref, { id });
+  await to.line(/storage failed: .*SQLITE_IOERR/);
+  const look = async () => (await to.send("GET", `/semel/v1/keys/report%2Forders/outcomes/${id}`)).semel;
+  assert.equal(await look(), "in-flight");
+  await disk("works");
+  assert.equal((await first).semel, "executed");
+  assert.deepEqual([await look(), (await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["replayed", "replayed", 1]);
+});

@@ -298,6 +298,12 @@ macro_rules! export {
                 self.0.take_call()
             }
 
+            /// Says that this request is still under way, because what came of it could not be recorded, and will be
+            /// given again. `id`: as `take_call` returned it.
+            pub fn know_under_way(&mut self, id: String) {
+                self.0.know_under_way(id)
+            }
+
             /// Answers a batch, as `handle` answers a request. Without headers, answers a frame of a socket: `[text]`,
             /// or `[close code, reason]`. Undefined if each request has to run by itself. `is_alone`: they do so, and
             /// this call does the rest.

@@ -1,5 +1,6 @@
 //! The engine of one key over the storage of the key's object, as JavaScript calls it.
 
+use crate::remote::id_of;
 use crate::storage::{ObjectSql, console_log};
 use crate::{settings, wire};
 use js_sys::Array;
@@ -68,8 +69,7 @@ impl<H: Handler> Object<H> {
         let (config, cors) = settings::read(settings)?;
         let log_sample = Sample::new(config.log_sample_ppm, settings);
         let (mut engine, sql) = (Engine::new(handler, config), ObjectSql::new(storage));
-        let under_way = under_way.map(|id| Headers::from_iter([("idempotency-key", id)]));
-        if let Some(id) = under_way.and_then(|headers| header::own_id(&headers).ok().flatten()) {
+        if let Some(id) = under_way.and_then(id_of) {
             engine.know_under_way(id);
         }
         Ok(Self { engine, sql, cors, log_sample, suspects: Suspects::default() })

@@ -5,6 +5,7 @@
 use crate::object::{Object, Purpose};
 use js_sys::{Array, Uint8Array};
 use semel_core::header;
+use semel_core::id::RequestId;
 use semel_core::message::{Headers, Response};
 use semel_core::server::Handler;
 use semel_core::server::engine::remote::{Call, Ended};
@@ -23,6 +24,19 @@ impl<H: Handler> Object<H> {
         let id = JsValue::from_str(&header::id_value(&id));
         Some(Array::of4(&JsValue::from(times as f64), &path, &JsValue::from(is_proof), &id))
     }
+
+    /// Says that the request whose id `take_call` returned is still under way: what came of it could not be recorded,
+    /// and will be given again.
+    pub fn know_under_way(&mut self, id: String) {
+        if let Some(id) = id_of(id) {
+            self.engine.know_under_way(id);
+        }
+    }
+}
+
+/// Reads an id that `take_call` returned.
+pub fn id_of(text: String) -> Option<RequestId> {
+    header::own_id(&Headers::from_iter([("idempotency-key", text)])).ok().flatten()
 }
 
 /// Reads a call that was sent, and its result: `[status, header lines, body]`, or `[is unsent, reason]`, where the

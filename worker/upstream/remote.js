@@ -4,8 +4,10 @@
 // - A call is sent only when its start is durable, and only if the engine says so.
 // - A request waits for its turn no longer than its client waits, and is then answered with the current state.
 // - Each call ends: by an answer, by a failure, or because its time is over.
+// - What came of a call is known only here until it is recorded. So if that fails, it is tried again for a while.
 
 import { within } from "./chores.js";
+import { valueIn } from "./lines.js";
 import { glue } from "./module.js";
 
 /** How many requests may wait for a turn, and with how many bytes of bodies. An isolate has 128 MB for all its keys. Others are answered at once. */
@@ -16,6 +18,9 @@ const BEFORE_MS_MAX = 2_000;
 const CONTROL = "/semel/";
 /** How long a control request waits for the call under way: nothing that is under way can be settled by hand. Shorter than its caller waits. */
 const CONTROL_WAIT_MS = 5_000;
+/** How often, and after which pause, the engine is given once more what came of a call and could not be recorded. */
+const AGAIN_MAX = 10;
+const AGAIN_MS = 1_000;
 /** Answers that mean: it is not settled yet, and: this can't be done while a request is under way. */
 const OPEN = /^semel-status:(in-flight|locked)$/m;
 const LOCKED = /^semel-status:locked$/m;
@@ -105,9 +110,24 @@ export class Remote {
       } finally {
         this.underWay = undefined;
       }
-      answer = this.#object.settled(call, ended, attempt());
+      answer = await this.#settled(call, ended, attempt);
     }
     return answer;
+  }
+
+  /** Gives the engine what came of a call. Only an answer of the key itself has its name; without it, the storage has failed, or the module has crashed. */
+  async #settled(call, ended, attempt) {
+    for (let again = 0; ; again += 1) {
+      const answer = this.#object.settled(call, ended, attempt());
+      const [status, lines, , line] = answer;
+      if (status !== 503 || valueIn(lines, "semel-key") !== undefined || again === AGAIN_MAX) return answer;
+      if (line !== undefined) console.log(line);
+      // Until then nobody may settle it, and nobody is told that no outcome came.
+      this.underWay = call[3];
+      this.#object.goesOn(call[3]);
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      this.underWay = undefined;
+    }
   }
 }
 

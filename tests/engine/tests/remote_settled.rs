@@ -4,7 +4,7 @@ use semel_core::id::Principal;
 use semel_core::server::handler::Policy;
 use semel_support::admin::{ask, delete_key, delete_record, path, resolve};
 use semel_support::elsewhere::{answered, dispatched, in_doubt, is_told, lost, order, probe, remote, resend};
-use semel_support::{START_MS, post};
+use semel_support::{START_MS, look_up, post};
 use serde_json::json;
 
 #[test]
@@ -164,4 +164,37 @@ fn what_is_in_doubt_is_a_record_wherever_it_is_counted() {
     assert_eq!((&key["records"], &key["tombstones"]), (&json!(1), &json!(0)));
     let times = world.send(&ask(&format!("/times?from={START_MS}&step=1000&count=1"))).json();
     assert_eq!((&times["records"], &times["tombstones"]), (&json!([1]), &json!([0])));
+}
+
+/// The host keeps the result, and gives it again a second later. By the missing key it knows that it has to.
+#[test]
+fn what_came_of_a_call_is_recorded_when_it_is_given_again_after_the_storage_failed() {
+    let mut failures = 0;
+    loop {
+        let mut world = remote(Policy::Report);
+        let call = order("a");
+        let sent = dispatched(&mut world, &call, 1);
+        world.database.fail(failures);
+        let failed = world.settle(&call, &sent, answered(201, "made"));
+        let has_failed = !world.database.awaits_fault();
+        world.database.calm();
+        if failed.status() == 503 {
+            assert_eq!((failed.only("semel-status"), failed.header("semel-key")), ("unavailable", None));
+            world.know_under_way("a");
+            is_told(&mut world, &look_up("a"), 409, "in-flight", "unknown", "same-id");
+            is_told(&mut world, &resolve("r", "a", r#"{"executed":"no"}"#), 409, "locked", "no", "same-id");
+            world.wait(&call).is_problem(409, "in-flight", "unknown", "same-id");
+            world.settle(&call, &sent, answered(201, "made")).is_executed(201);
+        }
+        assert_eq!((world.send(&call).only("semel-status"), world.take_call()), ("replayed", None));
+        if !has_failed {
+            break;
+        }
+        failures += 1;
+    }
+    assert!(failures > 3, "{failures} statements have failed");
+    let mut world = resend();
+    let sent = dispatched(&mut world, &order("a"), 1);
+    let told = world.settle(&order("a"), &sent, lost());
+    assert!(told.status() == 503 && told.header("semel-key").is_some(), "that is recorded");
 }
