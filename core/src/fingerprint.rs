@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_that_is_covered_changes_it() {
+    fn every_covered_part_of_a_request_changes_the_fingerprint() {
         let base =
             fingerprint("POST", "/a?b=1", &[("content-type", "text/plain; x=Y"), ("content-encoding", "gzip")], "body");
         let others = [
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_headers_and_the_case_of_the_media_type_do_not_change_it() {
+    fn other_headers_and_the_case_of_the_media_type_do_not_change_the_fingerprint() {
         assert_eq!(
             fingerprint("POST", "/a", &[("content-type", "Text/Plain; x=Y"), ("user-agent", "one")], "body"),
             fingerprint("POST", "/a", &[("content-type", "text/plain; x=Y"), ("user-agent", "two")], "body"),
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_line_of_a_header_that_is_covered_changes_it() {
+    fn a_second_line_of_a_covered_header_changes_the_fingerprint() {
         let gzip = ("content-encoding", "gzip");
         assert_ne!(fingerprint("POST", "/a", &[gzip], ""), fingerprint("POST", "/a", &[gzip, gzip], ""));
     }
 
     #[test]
-    fn bytes_cannot_move_from_one_part_into_the_next() {
+    fn bytes_that_move_from_one_part_into_the_next_change_the_fingerprint() {
         assert_ne!(
             fingerprint("POST", "/a", &[("content-type", "x")], "yz"),
             fingerprint("POST", "/a", &[("content-type", "xy")], "z"),

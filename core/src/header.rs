@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_the_same_quoted_and_bare() {
+    fn a_quoted_id_and_a_bare_id_are_the_same() {
         assert_eq!(id("\"8e03978e-40d5-43dd-bc93-6894a57f9324\""), id("8e03978e-40d5-43dd-bc93-6894a57f9324"));
         assert_eq!(id("AZaz09-._~:/+="), Some("AZaz09-._~:/+=".into()));
         assert_eq!(id("\"with space, and \\\"quotes\\\"\""), Some("with space, and \"quotes\"".into()));
     }
 
     #[test]
-    fn an_id_has_one_form_which_is_read_as_that_id() {
+    fn an_id_has_one_header_form_which_parses_to_that_id() {
         for (id, form) in [("a-1._~:/+=", "a-1._~:/+="), ("two words", "\"two words\""), ("a\"b\\", "\"a\\\"b\\\\\"")] {
             let id = RequestId::new(id).expect("an id");
             assert_eq!(id_value(&id), form);
@@ -272,7 +272,7 @@ mod tests {
 
     /// The parser's position would not help a developer who wrote the header by hand.
     #[test]
-    fn what_is_malformed_is_told_how_it_is_written() {
+    fn the_error_of_a_malformed_header_names_it_and_says_how_it_is_written() {
         let text = "not a structured-field string: printable ASCII in quotes, and nothing else";
         let list = "not a list of structured-field strings, whose only parameter is until, an integer (Unix ms)";
         let session = "not as \"name\";epoch=1;seq=1;ack=0";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_could_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_or_malformed_id_is_refused() {
         let long = "x".repeat(256);
         for bad in [
             "",
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_line_of_a_header_is_never_passed_over() {
+    fn a_second_line_of_a_header_is_an_error_or_for_acks_and_prefer_is_read_too() {
         let two = |name, values: [&str; 2]| values.into_iter().map(|value| (name, value)).collect::<Headers>();
         let session = ("semel-session", "\"a\";epoch=1;seq=1");
         for (name, value) in [("idempotency-key", "a"), ("semel-first-sent", "@5"), ("semel-deadline", "5"), session] {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_an_integer_of_at_most_15_digits_and_120_s_ahead() {
+    fn a_deadline_is_an_integer_of_at_most_15_digits_and_at_most_120_s_ahead() {
         let deadline = |value: &str| attempt("semel-deadline", value).ok().and_then(|attempt| attempt.deadline_ms);
         assert_eq!(deadline("1000000120000"), Some(NOW + 120_000));
         assert_eq!(deadline("0"), Some(0));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_are_strings_with_an_optional_until() {
+    fn semel_ack_is_a_list_of_at_most_64_strings_with_an_optional_until() {
         let parse = |value: &str| acks(&[("semel-ack", value)].into_iter().collect());
         let ack = |id: &str, until_ms| RequestId::new(id).map(|id| Ack { id, until_ms });
         assert_eq!(parse("\"a\", \"b\";until=5"), [ack("a", None), ack("b", Some(5))].into_iter().collect());
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_to_wait_is_bounded_and_never_an_error() {
+    fn the_wait_of_prefer_is_bounded_and_never_an_error() {
         let wait = |value: &str| wait_s(&[("prefer", value)].into_iter().collect());
         assert_eq!(wait("wait=5"), 5);
         assert_eq!(wait("respond-async, wait=5"), 5);

@@ -211,7 +211,7 @@ mod tests {
 
     #[cfg(feature = "server")]
     #[test]
-    fn ids_are_ordered_as_their_texts_are() {
+    fn ids_are_ordered_like_their_texts() {
         let texts: Vec<String> = (0..40)
             .flat_map(|length| ["", "!", "~", "!~", "~!"].map(|end| ["m".repeat(length), end.to_owned()].concat()))
             .collect();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_id_has_1_to_255_printable_characters() {
+    fn a_request_id_has_1_to_255_printable_ascii_characters() {
         assert!(RequestId::new("").is_err());
         assert!(RequestId::new("x".repeat(255)).is_ok());
         assert!(RequestId::new("x".repeat(256)).is_err());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_refused_when_it_is_empty_too_long_or_holds_controls() {
+    fn a_key_is_refused_if_it_is_empty_or_too_long_or_a_dot_segment_or_has_controls() {
         assert!(Key::new("").is_err());
         assert!(Key::new("x".repeat(512)).is_ok());
         assert!(Key::new("x".repeat(513)).is_err());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_is_none_is_refused() {
+    fn an_invalid_percent_escape_is_refused_and_a_valid_one_is_decoded_once() {
         for bad in ["%", "%4", "%zz", "a%4gb", "%ff", "%c3"] {
             assert!(percent_decoded(bad).is_err(), "{bad}");
         }

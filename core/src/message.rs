@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_keep_order_repetition_and_empty_values() {
+    fn headers_keep_their_order_and_repetitions_and_empty_values() {
         let headers = Headers::from_iter([("X-A", "1"), ("x-b", ""), ("X-A", "a:b")]);
         assert_eq!(Headers::from_lines(&headers.to_lines()), headers);
         assert_eq!(headers.iter().collect::<Vec<_>>(), [("x-a", "1"), ("x-b", ""), ("x-a", "a:b")]);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_lines_that_were_damaged_are_not_read() {
+    fn stored_header_lines_that_are_damaged_are_not_read() {
         let headers = Headers::from_iter([("x-a", "1"), ("x-b", "")]);
         assert_eq!(Headers::from_stored(&headers.to_lines()), Some(headers));
         for bad in ["x-a", "x-a:1", "x-a\n", "x-a:1\nx-b\n", "X-a:1\n", "\n"] {

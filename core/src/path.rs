@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_decoded_once_and_the_query_is_kept_as_sent() {
+    fn the_segments_of_a_path_are_decoded_once_and_its_query_is_kept_as_sent() {
         let path = Path::new("/accounts/h%C3%A9%2541/deposit", "?a=%20b");
         assert_eq!(path.as_ref().map(Path::segments), Ok(vec!["accounts", "h\u{e9}%41", "deposit"]));
         assert_eq!(path.as_ref().map(Path::with_query), Ok("/accounts/h%C3%A9%2541/deposit?a=%20b"));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_a_control_path_is_a_whole_key() {
+    fn a_segment_of_a_control_path_holds_a_whole_key() {
         let path = Path::new("/semel/v1/keys/accounts%2Falice/acks", "");
         assert_eq!(path.as_ref().map(Path::segments), Ok(vec!["semel", "v1", "keys", "accounts/alice", "acks"]));
         assert_eq!(path.map(|path| path.is_control()), Ok(true));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_could_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_path_is_refused() {
         for bad in [
             "",
             "a",

@@ -206,14 +206,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_5xx_is_definitive() {
+    fn no_5xx_code_has_retry_never() {
         for code in Code::ALL.iter().filter(|code| code.status() >= 500) {
             assert_ne!(code.retry(), Retry::Never, "{code:?}");
         }
     }
 
     #[test]
-    fn what_passes_by_itself_says_how_soon_and_nothing_else_does() {
+    fn protocol_md_lists_exactly_the_codes_with_a_retry_after_of_1_second() {
         let says = |code: &&Code| Problem::new(**code, "").retry_after_s() == Some(1);
         let named: Vec<_> = Code::ALL.iter().filter(says).map(|code| format!("`{}`", code.as_str())).collect();
         let (last, others) = named.split_last().expect("codes");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_protocol_md_is_this_table() {
+    fn the_table_of_codes_in_protocol_md_equals_the_table_in_the_code() {
         let protocol = include_str!("../../PROTOCOL.md");
         let mut rows =
             protocol.lines().filter(|line| line.starts_with("| `") && line.contains("` | 4") | line.contains("` | 5"));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_a_name_two_numbers_and_an_acknowledgement_below_its_own() {
+    fn a_place_has_a_name_epoch_seq_and_an_optional_ack_below_its_seq() {
         let parse = |value: &str| {
             let Numbered { place: Place { session, epoch, seq }, ack } = Numbered::parse(value).ok()?;
             Some((session.as_str().to_owned(), epoch, seq, ack))

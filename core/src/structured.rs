@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quoted_string_reads_as_it_was() {
+    fn a_quoted_string_is_read_back_and_a_malformed_one_is_refused() {
         for text in ["a\"b\\c", "", "a b"] {
             assert_eq!(string("Test", &quoted(text)), Ok(text.to_owned()));
             assert_eq!(unquoted(&quoted(text)), Some(text.to_owned()));
@@ -100,7 +100,7 @@ mod tests {
 
     #[cfg(feature = "server")]
     #[test]
-    fn a_number_is_what_the_library_reads() {
+    fn a_number_or_date_is_parsed_as_by_the_library() {
         let all = [
             "0",
             "5",
@@ -141,7 +141,7 @@ mod tests {
 
     #[cfg(feature = "server")]
     #[test]
-    fn a_string_is_what_the_library_reads() {
+    fn a_string_is_parsed_as_by_the_library() {
         let all = [
             "\"a\"",
             "\"\"",

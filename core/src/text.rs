@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_at_the_first_of_a_character() {
+    fn a_text_is_cut_at_the_first_occurrence_of_a_character() {
         assert_eq!(cut("h\u{e9}:a:b", b':'), Some(("h\u{e9}", "a:b")));
         assert_eq!(cut(":", b':'), Some(("", "")));
         assert_eq!(cut("h\u{e9}", b':'), None);
     }
 
     #[test]
-    fn a_text_is_split_and_replaced_as_the_standard_library_does() {
+    fn a_text_is_split_and_replaced_as_by_the_standard_library() {
         for text in ["", "/", "a", "/a//h\u{e9}/", "\u{e9}/\u{1f600}"] {
             assert_eq!(split(text, b'/').collect::<Vec<_>>(), text.split('/').collect::<Vec<_>>());
             assert_eq!(replaced(text, b'/', "%2F"), text.replace('/', "%2F"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_is_written_as_the_standard_library_does() {
+    fn an_integer_is_written_as_by_the_standard_library() {
         for integer in [i64::MIN, -10, -1, 0, 9, 10, 1_800_000_000_001, i64::MAX] {
             assert_eq!(decimal(integer), integer.to_string());
         }

@@ -25,7 +25,7 @@ async function send(id, path, body) {
 
 const stockOf = async (shop) => (await (await fetch(`${origin}/shops/${shop}/stock/apple`)).json()).quantity;
 
-test("an order that is sent twice is made once, and answered the same", async () => {
+test("an order that is sent twice is made once, and its outcome is replayed", async () => {
   await send("delivery", "/shops/one/deliveries", { item: "apple", quantity: 5 });
   const [first, again] = [await send("order", "/shops/one/orders", { item: "apple", quantity: 2 }), await send("order", "/shops/one/orders", { item: "apple", quantity: 2 })];
   assert.deepEqual(first, { status: 201, semel: "executed", text: '{"order":1,"left":3}' });
@@ -33,13 +33,13 @@ test("an order that is sent twice is made once, and answered the same", async ()
   assert.equal(await stockOf("one"), 3);
 });
 
-test("what is not in stock is refused, and what is no order", async () => {
+test("an order beyond the stock gets 409, and a body that is no order gets 400", async () => {
   assert.equal((await send("too-many", "/shops/two/orders", { item: "apple", quantity: 1 })).status, 409);
   // If the handler threw instead, the answer would be 500 `rolled-back`, and the SDK would send the request again and again.
   for (const [id, wrong] of ["", null, {}, { item: "apple", quantity: "1" }].entries()) assert.equal((await send(`wrong-${id}`, "/shops/two/orders", wrong)).status, 400);
 });
 
-test("through a network that loses the first answer to each request, the SDK makes every order once", async () => {
+test("the SDK makes every order once through a network that loses the first answer to each request", async () => {
   await send("delivery", "/shops/three/deliveries", { item: "apple", quantity: 10 });
   const answered = new Set();
   const lossy = async (input, init) => {

@@ -121,18 +121,18 @@ const ALWAYS = [
     await mustHold(store, rows, "after putting rows");
     for (const [id, row] of rows) must(isSame(await get(store, id), row), `\`to\` got other bytes for the row "${id}" than were put`);
   }],
-  ["a part of a buffer is put as that part", async (store) => {
+  ["a row that is a part of a buffer is stored as that part alone", async (store) => {
     await put(store, "part", MEBIBYTE.subarray(1000, 1010));
     await mustHold(store, [["part", MEBIBYTE.slice(1000, 1010)]], "after putting a part of a buffer");
   }],
-  ["`to` gets undefined where there is no row, and else the row", async (store) => {
+  ["`to` gets the stored row, or undefined if there is none", async (store) => {
     must((await get(store, "a")) === undefined, "`to` must get undefined for a row that is not there");
     await put(store, "a", bytes(1));
     must(isSame(await get(store, "a"), bytes(1)), "`to` must get the row that is there");
     await put(store, "a", bytes(2, 3));
     must(isSame(await get(store, "a"), bytes(2, 3)), "`to` must get the row as it was put last");
   }],
-  ["undefined deletes the row", async (store) => {
+  ["a `to` that returns undefined deletes the row", async (store) => {
     await put(store, "a", bytes(1));
     await put(store, "b", bytes(2));
     await store.change("a", () => undefined);
@@ -140,7 +140,7 @@ const ALWAYS = [
     await mustHold(store, [["b", bytes(2)]], "after `to` returned undefined");
     must((await get(store, "a")) === undefined, "`to` must get undefined for a row that was deleted");
   }],
-  ["null leaves the row as it is", async (store) => {
+  ["a `to` that returns null leaves the row as it is", async (store) => {
     await put(store, "a", bytes(1));
     await store.change("a", () => null);
     await store.change("never", () => null);
@@ -167,7 +167,7 @@ const ALWAYS = [
     must(before.status === "fulfilled" && after.status === "fulfilled", "a `to` that throws must not make other changes reject");
     await mustHold(store, [["a", bytes(1)], ["before", bytes(2)], ["after", bytes(3)]], "after a `to` that threw");
   }],
-  ["concurrent changes of one row lose none", async (store) => {
+  ["concurrent changes of one row are all made", async (store) => {
     await Promise.all(Array.from({ length: CHANGES }, () => store.change("n", increment)));
     const counted = count(await get(store, "n"));
     must(counted === CHANGES, `${CHANGES} concurrent changes of one row made ${counted}: reading and writing are not one transaction`);
@@ -190,14 +190,14 @@ const ALWAYS = [
     await store.remove(ODD_IDS.slice(1), always);
     await mustHold(store, rows.slice(0, 1), "after all odd ids but one were removed");
   }],
-  ["remove removes what there is, and ids that are not there do no harm", async (store) => {
+  ["`remove` deletes the rows of the given ids, and ignores ids without a row", async (store) => {
     for (const id of ["a", "b", "c"]) await put(store, id, bytes(1));
     await store.remove(["a", "never", "c", "a"], always);
     await store.remove([], always);
     await store.remove(["never"], always);
     await mustHold(store, [["b", bytes(1)]], "after some rows were removed");
   }],
-  ["remove leaves what is not done", async (store) => {
+  ["`remove` asks `isDone` once for each row, and leaves the rows that are not done", async (store) => {
     for (const id of ["a", "b"]) await put(store, id, bytes(id.charCodeAt(0)));
     const asked = [];
     const isDone = (row) => asked.push(row[0]) > 0 && row[0] === 98;
@@ -205,12 +205,12 @@ const ALWAYS = [
     must(asked.length === 2, "`isDone` must be asked once for each row that there is");
     await mustHold(store, [["a", bytes(97)]], "after the row that is done was removed");
   }],
-  ["what is called later sees what was called before", async (store) => {
+  ["`load` gives every change that had resolved before it was called", async (store) => {
     const [, , rows] = await Promise.all([put(store, "a", bytes(1)).then(() => put(store, "b", bytes(2))), store.remove(["never"], always), put(store, "c", bytes(3)).then(() => store.load())]);
     must(rows.some(([id]) => id === "c"), "`load` must give a row whose change had resolved before");
     await mustHold(store, [["a", bytes(1)], ["b", bytes(2)], ["c", bytes(3)]], "after changes that had resolved");
   }],
-  ["bytes that the caller changes later change no row", async (store) => {
+  ["a row stays the same if the caller changes bytes that it gave or got", async (store) => {
     const given = bytes(1, 2, 3);
     await put(store, "a", given);
     given.fill(9);
@@ -218,7 +218,7 @@ const ALWAYS = [
     await store.change("a", (row) => (row.fill(9), null));
     await mustHold(store, [["a", bytes(1, 2, 3)]], "after the caller changed the bytes that it gave and got");
   }],
-  ["after close, calls reject", async (store) => {
+  ["after `close`, every call rejects, and `to` is not called", async (store) => {
     if (!store.hasClose) return;
     await put(store, "a", bytes(1));
     await store.close();
@@ -231,7 +231,7 @@ const ALWAYS = [
 ];
 
 const REOPENED = [
-  ["what resolved is there after reopening", async (store, opened) => {
+  ["every change that has resolved is there after reopening", async (store, opened) => {
     const rows = [["every", EVERY_BYTE], ["long", MEBIBYTE], ["empty", bytes()]];
     for (const [id, row] of rows) await put(store, id, row);
     await put(store, "deleted", bytes(1));
@@ -241,7 +241,7 @@ const REOPENED = [
     await store.close();
     await mustHold(await opened(), rows, "after reopening");
   }],
-  ["what was called before close is done or rejected, never half", async (store, opened) => {
+  ["a change that is under way at `close` resolves and is stored, or rejects and is not", async (store, opened) => {
     const changes = Array.from({ length: 20 }, (_, index) => put(store, `row-${index}`, bytes(index)));
     const results = Promise.allSettled(changes);
     await store.close();
@@ -264,7 +264,7 @@ const SHARED = [
     await other.remove(["a"], always);
     must((await get(one, "a")) === undefined, "`to` must get undefined for a row that another opener has removed");
   }],
-  ["concurrent changes of one row by two openers lose none", async (one, opened) => {
+  ["concurrent changes of one row by two openers are all made", async (one, opened) => {
     const other = await opened();
     await Promise.all(Array.from({ length: CHANGES }, (_, index) => (index % 2 === 0 ? one : other).change("n", increment)));
     for (const store of [one, other]) {
@@ -272,13 +272,13 @@ const SHARED = [
       must(counted === CHANGES, `${CHANGES} changes of one row by two openers made ${counted}: a change is not one transaction for all openers`);
     }
   }],
-  ["concurrent changes of many rows by two openers lose none", async (one, opened) => {
+  ["concurrent changes of many rows by two openers are all made", async (one, opened) => {
     const other = await opened();
     const rows = Array.from({ length: CHANGES }, (_, index) => [`row-${index}`, bytes(index)]);
     await Promise.all(rows.map(([id, row], index) => put(index % 2 === 0 ? one : other, id, row)));
     for (const store of [one, other]) await mustHold(store, rows, `after two openers had put ${CHANGES} rows at once`);
   }],
-  ["no change of another opener comes between `isDone` and what is removed", async (one, opened) => {
+  ["no change of another opener comes between `isDone` and the removal of the row", async (one, opened) => {
     const other = await opened();
     for (let round = 0; round < ROUNDS; round += 1) {
       await put(one, "a", bytes(1));
@@ -286,7 +286,7 @@ const SHARED = [
       await mustHold(one, [["a", bytes(2)]], "after a row was put anew while it was removed as done");
     }
   }],
-  ["a store that closes leaves other openers as they are", async (one, opened) => {
+  ["closing a store leaves its other openers working", async (one, opened) => {
     const other = await opened();
     await put(one, "a", bytes(1));
     await one.close();

@@ -33,14 +33,14 @@ test("a change whose request and answer are lost is sent again under the same id
   assert.deepEqual(told, ["no-network", "no-network"]);
 });
 
-test("the token goes with what needs it, and not with the question for the time", LIMIT, async () => {
+test("the token is sent with changes and acknowledgements, and not with the request for the clock", LIMIT, async () => {
   const calls = fake.calls.length;
   await of().cancel(SMALL, "never-seen-with-a-token", newChange());
   const sent = fake.calls.slice(calls).map(({ method, path, authorization }) => [method, path.endsWith("/health"), authorization]);
   assert.deepEqual(sent, [["GET", true, undefined], ["POST", false, `Bearer ${TOKEN}`], ["GET", false, `Bearer ${TOKEN}`]]);
 });
 
-test("where a page came over plain HTTP, and has no randomUUID, a change has an id all the same", (t) => {
+test("a change gets a random id where crypto.randomUUID is missing, as on a page over plain HTTP", (t) => {
   Object.defineProperty(crypto, "randomUUID", { value: undefined, configurable: true });
   t.after(() => delete crypto.randomUUID);
   const [one, other] = [newChange().id, newChange().id];
@@ -48,7 +48,7 @@ test("where a page came over plain HTTP, and has no randomUUID, a change has an 
   assert.notEqual(one, other);
 });
 
-test("once it is answered a change of a key is acknowledged, until the latest deadline of its attempts", LIMIT, async () => {
+test("a change that is answered is acknowledged until the latest deadline of its attempts", LIMIT, async () => {
   for (const change of [(admin) => admin.cancel(SMALL, "never-seen-either", newChange()), (admin) => admin.deleteRecord(SMALL, idIn("executed", 40), newChange())]) {
     const calls = fake.calls.length;
     fake.faults.push({ on: "change", kind: "lose-answer" });
@@ -67,7 +67,7 @@ test("once it is answered a change of a key is acknowledged, until the latest de
   assert.equal(fake.calls.slice(calls).filter(({ ack }) => ack !== undefined).length, 1);
 });
 
-test("what is unavailable or running is asked again; a refusal is not", LIMIT, async () => {
+test("an unavailable or in-flight answer is tried again, and a refusal is not", LIMIT, async () => {
   fake.faults.push({ on: "read", kind: 503, code: "unavailable" });
   assert.equal((await of().key(SMALL)).key, SMALL);
   fake.faults.push({ on: "read", kind: 409, code: "in-flight" });
@@ -80,7 +80,7 @@ test("what is unavailable or running is asked again; a refusal is not", LIMIT, a
   }
 });
 
-test("a change of which an attempt may have arrived is not called failed, though the next one is refused", LIMIT, async () => {
+test("a refused change is unknown if an earlier attempt was lost, and not made otherwise", LIMIT, async () => {
   const admin = of();
   await admin.key(SMALL);
   fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 401, code: "unauthorized" });
@@ -92,13 +92,13 @@ test("a change of which an attempt may have arrived is not called failed, though
   assert.equal(explain(first, true).outcome, "Nothing was changed.");
 });
 
-test("what is refused for good is so also after a lost attempt", LIMIT, async () => {
+test("an acknowledged id is a definitive refusal, not executed, also after a lost attempt", LIMIT, async () => {
   fake.faults.push({ on: "change", kind: "lose-request" });
   const error = await errorOf(of().cancel(SMALL, idIn("acknowledged"), newChange()));
   assert.deepEqual([error.code, error.executed, error.isDefinitive], ["acknowledged", "no", true]);
 });
 
-test("after a lost attempt, not-seen says unknown: the lost attempt may arrive once the record is there", LIMIT, async () => {
+test("not-seen after a lost attempt is unknown, because the lost attempt may still arrive", LIMIT, async () => {
   const change = newChange();
   const sent = [];
   // A network may hold the first attempt back like this.
@@ -114,7 +114,7 @@ test("after a lost attempt, not-seen says unknown: the lost attempt may arrive o
   assert.equal((await fetch(url, { ...init, signal: undefined })).headers.get("semel-status"), "executed");
 });
 
-test("what a refusal says of the request that is named is not said of the change, which was not made", LIMIT, async () => {
+test("a refusal about the named request means that the new change was not made", LIMIT, async () => {
   fake.doubt(SMALL, "cancelled-in-doubt");
   const refused = {
     "not-seen": [of().deleteRecord(SMALL, "never-here", newChange()), of().resolve(SMALL, "never-here", undefined, newChange())],
@@ -128,7 +128,7 @@ test("what a refusal says of the request that is named is not said of the change
   }
 });
 
-test("of a change that was asked for before nobody knows, whatever is refused now or can't be reached", LIMIT, async () => {
+test("a refused or unreachable attempt of an earlier change leaves it unknown", LIMIT, async () => {
   const earlier = () => earlierChange("0f2b1c34-0000-4000-8000-000000000000", Math.floor(NOW_MS / 1000));
   fake.faults.push({ on: "change", kind: 401, code: "unauthorized" });
   assert.equal((await errorOf(of().deleteRecord(SMALL, idIn("executed"), earlier()))).executed, "unknown");
@@ -137,7 +137,7 @@ test("of a change that was asked for before nobody knows, whatever is refused no
   assert.deepEqual([error.code, error.executed], ["no-network", "unknown"]);
 });
 
-test("a refusal as over, running or in doubt says unknown of an earlier change, which may be made, and no of a new one", LIMIT, async () => {
+test("a refusal as over, running or in doubt leaves an earlier change unknown, and means no for a new one", LIMIT, async () => {
   const over = ["acknowledged", "outcome-expired", "outcome-unknown", "in-flight"];
   for (const code of over) {
     for (const [change, executed] of [[newChange(), "no"], [earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000)), "unknown"]]) {
@@ -149,14 +149,14 @@ test("a refusal as over, running or in doubt says unknown of an earlier change, 
   }
 });
 
-test("of an earlier change of what is not there nobody knows: that may be so since it was made; and nobody says to send the same again", LIMIT, async () => {
+test("not-seen leaves an earlier change unknown, and no advice is given to send it again", LIMIT, async () => {
   const error = await errorOf(of().deleteRecord(SMALL, "never-here", earlierChange("0f2b1c34-0000-4000-8000-000000000001", Math.floor(NOW_MS / 1000))));
   assert.deepEqual([error.code, error.executed], ["not-seen", "unknown"]);
   const { what, outcome } = explain(error, true);
   assert.deepEqual([what, outcome], ["This key knows no such id.", "It can't be known whether the change was made."]);
 });
 
-test("of an earlier change that is acknowledged nobody says to send the same again: it would be refused again", LIMIT, async () => {
+test("an earlier change that is acknowledged is unknown and definitive, and no advice is given to send it again", LIMIT, async () => {
   const change = newChange();
   await of().deleteRecord(SMALL, idIn("executed", 80), change);
   const error = await errorOf(of().deleteRecord(SMALL, idIn("executed", 80), earlierChange(change.id, change.firstSent)));
@@ -164,7 +164,7 @@ test("of an earlier change that is acknowledged nobody says to send the same aga
   assert.equal(explain(error, true).outcome, "It can't be known whether the change was made.");
 });
 
-test("what is asked for in the second in which a key was deleted is refused, and it is known that nothing was changed", LIMIT, async () => {
+test("a new change that the key refuses as forgotten was not made, and a lost or earlier one is unknown", LIMIT, async () => {
   const headers = { "semel-now": String(NOW_MS) };
   const problem = { code: "forgotten", title: "an administrator forgot ids of that age", executed: "unknown", retry: "never" };
   const answers = [];
@@ -187,7 +187,7 @@ test("what is asked for in the second in which a key was deleted is refused, and
   }
 });
 
-test("where the clock of a key is days ahead, or it forgot a moment ago, a change that has not run is dated anew, by what the key says", LIMIT, async () => {
+test("a change that is outside the window is sent again with first-sent by the clock of its key", LIMIT, async () => {
   const aheadMs = 2 * 86_400_000;
   const sent = [];
   const fetch = async (url, { method, headers }) => {
@@ -203,7 +203,7 @@ test("where the clock of a key is days ahead, or it forgot a moment ago, a chang
   assert.deepEqual(sent.map(([id, firstMs]) => [id, Math.round((firstMs - NOW_MS) / 60_000)]), [[id, 0], [id, aheadMs / 60_000]]);
 });
 
-test("where the server can't be reached it is tried until the time is over, and nothing was changed", LIMIT, async () => {
+test("a server that can't be reached is tried until the time is over, and nothing was changed", LIMIT, async () => {
   const gone = createServer();
   await new Promise((resolve) => gone.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${gone.address().port}`;
@@ -213,7 +213,7 @@ test("where the server can't be reached it is tried until the time is over, and 
   assert.deepEqual([error.code, error.executed, retries], ["no-network", "no", 1]);
 });
 
-test("something that is no Semel says nothing, whatever its status", LIMIT, async (t) => {
+test("an answer that is not Semel's is no-answer, whatever its status", LIMIT, async (t) => {
   const portal = createServer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>Sign in to the hotel</h1>"));
   await new Promise((resolve) => portal.listen(0, "127.0.0.1", resolve));
   t.after(() => portal.close());
@@ -222,7 +222,7 @@ test("something that is no Semel says nothing, whatever its status", LIMIT, asyn
   assert.deepEqual([error.code, error.status], ["no-answer", 200]);
 });
 
-test("who stops waiting is not told of a failure, but of the stop", LIMIT, async (t) => {
+test("an aborted read rejects with AbortError", LIMIT, async (t) => {
   let go;
   fake.faults.push({ on: "read", kind: "hold", until: new Promise((resolve) => (go = resolve)) });
   t.after(() => go());
@@ -242,7 +242,7 @@ function timers(t) {
   };
 }
 
-test("an attempt that is not answered in its time is ended, and that is said", LIMIT, async (t) => {
+test("an attempt that times out rejects with no-answer, and says so", LIMIT, async (t) => {
   const pass = timers(t);
   const fetch = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
   const asked = errorOf(of({ fetch, readsForMs: 0 }).key(SMALL));
@@ -251,7 +251,7 @@ test("an attempt that is not answered in its time is ended, and that is said", L
   assert.deepEqual([code, message], ["no-answer", "The server did not answer in time."]);
 });
 
-test("what comes too soon is asked again when the server says so, after half a minute at the latest; who stops meanwhile waits no more", LIMIT, async (t) => {
+test("a rate-limited read is tried again after Retry-After, at most 30 s; an abort ends the wait", LIMIT, async (t) => {
   const pass = timers(t);
   const [stop, waits] = [new AbortController(), ["2", "3600", "60"]];
   let calls = 0;
@@ -266,14 +266,14 @@ test("what comes too soon is asked again when the server says so, after half a m
   assert.deepEqual(getEventListeners(stop.signal, "abort"), []);
 });
 
-test("nothing that is asked follows a redirect, comes out of a cache, or has the cookies of a page", LIMIT, async () => {
+test("requests follow no redirect, use no cache and send no cookies", LIMIT, async () => {
   const seen = new Set();
   const asking = (url, init) => fetch(url, (({ redirect, cache, credentials }) => (seen.add([redirect, cache, credentials].join()), init))(init));
   await of({ fetch: asking }).cancel(SMALL, "never-redirected", newChange());
   assert.deepEqual([...seen], ["manual,no-store,omit"]);
 });
 
-test("names that would lead to another path are asked for by nobody: to delete record `..` would be to delete the key", LIMIT, async () => {
+test("an empty or dotted key or id is refused as key-invalid before anything is sent", LIMIT, async () => {
   const calls = fake.calls.length;
   for (const name of ["", ".", ".."]) {
     for (const asked of [of().deleteRecord(SMALL, name, newChange()), of().deleteKey(name, newChange()), of().record(SMALL, name), of().key(name)]) {
@@ -285,7 +285,7 @@ test("names that would lead to another path are asked for by nobody: to delete r
   assert.equal((await of().key(EMPTY)).records, 0);
 });
 
-test("an instant is an ISO date or an age by the server's clock, and nothing else is one", () => {
+test("an instant is an ISO date or an age before the server's clock, and nothing else", () => {
   const now = Date.UTC(2026, 10, 21, 12) + 999;
   for (const [text, iso] of [["30d", "2026-10-22T12:00:00Z"], ["2w", "2026-11-07T12:00:00Z"], ["90m", "2026-11-21T10:30:00Z"], ["0s", "2026-11-21T12:00:00Z"], [" 12h ", "2026-11-21T00:00:00Z"], ["2026-10-22", "2026-10-22T00:00:00Z"], ["2026-10-22T08:00:00+02:00", "2026-10-22T06:00:00Z"]]) {
     assert.equal(instantOf(text, now), Date.parse(iso) / 1000, text);

@@ -31,7 +31,7 @@ function heldChange() {
   return go;
 }
 
-test("a double click, a lost request and a lost answer are one change, under one id", LIMIT, async (t) => {
+test("a double click, a lost request and a lost answer make one change under one id", LIMIT, async (t) => {
   const id = idIn("suspect");
   const { tab } = await open(t, at(SMALL, id));
   const [calls, done] = [fake.calls.length, fake.done.length];
@@ -53,7 +53,7 @@ test("a double click, a lost request and a lost answer are one change, under one
   assert.equal(await tab.locator(".changes button").count(), 0);
 });
 
-test("keys where something is in doubt are listed by themselves, and lead to what it is", LIMIT, async (t) => {
+test("the inspector lists keys with requests in doubt, and each leads to its records in doubt", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#order=name");
   await tab.getByRole("link", { name: "In doubt" }).click();
   await shows(tab, "Nothing is in doubt at any key, by the last report of each key.");
@@ -72,7 +72,7 @@ test("keys where something is in doubt are listed by themselves, and lead to wha
   assert.deepEqual(mine.complaints, []);
 });
 
-test("keys that have sent what was refused for good are listed by themselves, and lead to it", LIMIT, async (t) => {
+test("the inspector lists keys with parked effects, and each leads to its records of all states", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#order=name");
   await tab.getByRole("link", { name: "Parked" }).click();
   await shows(tab, "Nothing that was sent is parked at any key, by the last report of each key.");
@@ -89,7 +89,7 @@ test("keys that have sent what was refused for good are listed by themselves, an
   assert.deepEqual(mine.complaints, []);
 });
 
-test("what is in doubt is resolved by an outcome, which stays as it was sent, or as not run", LIMIT, async (t) => {
+test("a request in doubt is resolved with an outcome that is then shown, or as not run", LIMIT, async (t) => {
   for (const id of ["doubt-ran", "doubt-not"]) fake.doubt(SMALL, id);
   const { tab } = await open(t, at(SMALL, "doubt-ran"));
   const done = fake.done.length;
@@ -124,7 +124,7 @@ test("what is in doubt is resolved by an outcome, which stays as it was sent, or
   assert.deepEqual(fake.done.slice(done).map((what) => what.split(" ")[1]), [`keys/${SMALL}/records/doubt-ran/resolve`, `keys/${SMALL}/records/doubt-not/resolve`]);
 });
 
-test("no answer at all: nobody knows, and the same can be sent again, by whoever goes on or not", LIMIT, async (t) => {
+test("after no answer at all, the inspector says that the result is unknown, and the same change can be sent again", LIMIT, async (t) => {
   const id = idIn("executed");
   const { tab } = await open(t, at(SMALL, id));
   const [calls, done] = [fake.calls.length, fake.done.length];
@@ -144,7 +144,7 @@ test("no answer at all: nobody knows, and the same can be sent again, by whoever
   assert.deepEqual([new Set(fake.calls.slice(calls).filter(({ method }) => method === "DELETE").map((call) => call.id)).size, fake.done.length - done], [1, 1]);
 });
 
-test("before a record is deleted it is asked for what that does to it", LIMIT, async (t) => {
+test("the question before the deletion of a record says what that does in the state of the record", LIMIT, async (t) => {
   const { tab } = await open(t);
   for (const [state, says] of [["executed", /^Delete this record\?\n+The outcome is thrown away/], ["poisoned", /crashed too often: it never ran, and never will\. Nothing is kept of it but the id/], ["suspect", /cancelled instead: it never runs/]]) {
     const id = idIn(state);
@@ -156,7 +156,7 @@ test("before a record is deleted it is asked for what that does to it", LIMIT, a
   }
 });
 
-test("to delete a key its name must be typed; then it is gone, also from the list", LIMIT, async (t) => {
+test("a key is deleted only once its name is typed, and then it is gone from the list", LIMIT, async (t) => {
   const { key } = [...keys].sort((one, other) => other.created - one.created)[1];
   const { mine, tab } = await open(t);
   await tab.getByRole("link", { name: key, exact: true }).click();
@@ -180,7 +180,7 @@ test("to delete a key its name must be typed; then it is gone, also from the lis
   assert.deepEqual(mine.complaints, []);
 });
 
-test("who does nothing changes nothing; each question has an id of its own", LIMIT, async (t) => {
+test("a question that is closed changes nothing, and each question has a change id of its own", LIMIT, async (t) => {
   const { tab } = await open(t, at(FOREIGN, "not there"));
   const [calls, done] = [fake.calls.length, fake.done.length];
   const begin = () => tab.getByRole("button", { name: "Cancel this id…" }).click();
@@ -205,7 +205,7 @@ test("who does nothing changes nothing; each question has an id of its own", LIM
   assert.equal(new Set(ids).size, 2);
 });
 
-test("what is refused says so, and that nothing was changed", LIMIT, async (t) => {
+test("a refused change is shown with its reason, and that nothing was changed", LIMIT, async (t) => {
   const id = idIn("suspect");
   const { tab } = await open(t, at(SMALL, id));
   await tab.getByRole("button", { name: "Cancel it…" }).click();
@@ -215,7 +215,7 @@ test("what is refused says so, and that nothing was changed", LIMIT, async (t) =
   assert.match(await dialogOf(tab).innerText(), /This token is not the administrator's\./);
 });
 
-test("forget: an age or a date, what it means, and how far it is", LIMIT, async (t) => {
+test("forget explains an age or a date before it begins, and shows its progress to the end", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#forget=");
   const done = fake.done.length;
   const input = tab.getByLabel("Older than");
@@ -243,7 +243,7 @@ test("forget: an age or a date, what it means, and how far it is", LIMIT, async 
   await shows(tab, "There is no forget with this id here.");
 });
 
-test("a keyboard is enough: from the list to a change, and back to where one was", LIMIT, async (t) => {
+test("the keyboard is enough to get from the list to a change and back to its button", LIMIT, async (t) => {
   const { tab } = await open(t, "#order=heaviest");
   await hasRows(tab, 100);
   const focused = () => tab.evaluate(() => document.activeElement.textContent);
@@ -267,7 +267,7 @@ test("a keyboard is enough: from the list to a change, and back to where one was
   assert.equal(await focused(), "Delete this key…", "back at the button");
 });
 
-test("axe finds nothing serious in any view, in light and dark and on a phone, and nothing is wider than the screen", LIMIT, async (t) => {
+test("axe finds nothing serious in any view, in light, dark and on a phone, and nothing is wider than the screen", LIMIT, async (t) => {
   const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   await mkdir(SHOTS, { recursive: true });
   const check = async (tab, what) => {

@@ -39,7 +39,7 @@ const semel = (args, options) => begin(args, options).ended;
 const linesOf = (text) => text.trimEnd().split("\n");
 const jsonOf = (text) => linesOf(text).map((line) => JSON.parse(line));
 
-test("keys: a table of as many as are wanted, in the order that is wanted", LIMIT, async () => {
+test("keys prints a table of as many keys as --limit says, in the order that --order says", LIMIT, async () => {
   const { code, stdout, stderr } = await semel(["keys", "--order", "heaviest", "--limit", "3"]);
   const [head, ...rows] = linesOf(stdout);
   assert.deepEqual([code, stderr, rows.length], [0, `3 of ${KEYS.toLocaleString("en-US")} keys\n`, 3]);
@@ -47,7 +47,7 @@ test("keys: a table of as many as are wanted, in the order that is wanted", LIMI
   assert.match(rows[0], /^orders\/everything +580,000 +1,680,000 +310 MB +\d+ days ago +\d+ h ago$/);
 });
 
-test("one of them is a key, and no keys", LIMIT, async () => {
+test("keys says 1 of 1 key if only one key is found", LIMIT, async () => {
   const only = keys[4_321].key;
   const found = keys.filter(({ key }) => key.startsWith(only)).length;
   assert.equal(found, 1);
@@ -55,7 +55,7 @@ test("one of them is a key, and no keys", LIMIT, async () => {
   assert.equal(stderr, "1 of 1 key\n");
 });
 
-test("keys --all by size: every key once, though sizes change while pages are asked for", LIMIT, async () => {
+test("keys --all --order heaviest --json prints every key once, by size, and asks for its pages by name", LIMIT, async () => {
   const before = fake.calls.length;
   const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "heaviest"]);
   assert.deepEqual([code, stderr], [0, ""]);
@@ -65,21 +65,21 @@ test("keys --all by size: every key once, though sizes change while pages are as
   assert.deepEqual([...new Set(orders.filter(Boolean))], ["name"], "a place that does not change");
 });
 
-test("keys --all --json: every key once, one a line, in the API's own shape", LIMIT, async () => {
+test("keys --all --order name --json prints every key once, one a line, as the API returns them", LIMIT, async () => {
   const { code, stdout, stderr } = await semel(["--json", "keys", "--all", "--order", "name"]);
   const all = jsonOf(stdout);
   assert.deepEqual([code, stderr], [0, ""]);
   assert.deepEqual(all, [...keys].sort((one, other) => (one.key < other.key ? -1 : 1)));
 });
 
-test("keys --prefix: those that begin so; none is no failure", LIMIT, async () => {
+test("keys --prefix prints only the keys that begin so, and finding none is no failure", LIMIT, async () => {
   const { stdout } = await semel(["keys", "--prefix", "carts/", "--limit", "450", "--json"]);
   assert.deepEqual([jsonOf(stdout).length, jsonOf(stdout).every(({ key }) => key.startsWith("carts/"))], [450, true]);
   assert.deepEqual(await semel(["keys", "--prefix", "none/"]), { code: 0, stdout: "", stderr: "There are no such keys.\n" });
   assert.deepEqual(await semel(["keys", "--prefix", "none/", "--json"]), { code: 0, stdout: "", stderr: "" });
 });
 
-test("keys --hash: the key that a line of the log means, of all there are", LIMIT, async () => {
+test("keys --hash finds, among all keys, the one that a log line names by the beginning of its hash", LIMIT, async () => {
   const hash = createHash("sha256").update(SMALL).digest("hex").slice(0, 16);
   const { code, stdout, stderr } = await semel(["keys", "--hash", hash.toUpperCase()]);
   assert.deepEqual([code, stderr], [0, "1 of 10,000 keys\n"]);
@@ -88,14 +88,14 @@ test("keys --hash: the key that a line of the log means, of all there are", LIMI
   assert.deepEqual(await semel(["keys", "--hash", "0".repeat(16)]), { code: 0, stdout: "", stderr: "There are no such keys.\n" });
 });
 
-test("keys --state parked: those of which something that they have sent was refused for good", LIMIT, async () => {
+test("keys --state parked lists the keys with a parked effect", LIMIT, async () => {
   fake.park(SMALL);
   const some = await semel(["keys", "--state", "parked"]);
   assert.match(some.stdout, /^KEY +RECORDS +PARKED +SIZE .*\naccounts\/alice +\d+ +1 +\d/);
   assert.equal(some.stderr, "1 of 1 key, as they told the registry last. What changed within the last minute may not be there yet.\n");
 });
 
-test("show: a key, and one request with its life and its outcome", LIMIT, async () => {
+test("show prints a key, or one of its requests with its life and its outcome, as text and as JSON", LIMIT, async () => {
   const key = await semel(["show", HEAVY]);
   assert.equal(key.code, 0);
   assert.match(key.stdout, /^orders\/everything\n {2}records +580,000 {2}58 % of 1,000,000\n {2}tombstones +1,680,000 {2}84 % of 2,000,000\n/);
@@ -111,7 +111,7 @@ test("show: a key, and one request with its life and its outcome", LIMIT, async 
   assert.deepEqual(rest, { ...recordOf(numberOf(SMALL), n), outcome: outcomeOf(n) });
 });
 
-test("what comes from the deployment can't steer a terminal, nor can its names", LIMIT, async () => {
+test("a hostile name of a key, and the bytes of a binary outcome, can't steer a terminal", LIMIT, async () => {
   const hostile = await semel(["show", HOSTILE]);
   assert.equal(hostile.code, 0);
   assert.ok(hostile.stdout.startsWith(HOSTILE));
@@ -121,7 +121,7 @@ test("what comes from the deployment can't steer a terminal, nor can its names",
   assert.doesNotMatch(stdout, /[^\x20-\x7e\n]/);
 });
 
-test("what is not there, and who may not look, is told with what to do, and is a failure", LIMIT, async () => {
+test("what is not there, a refused token and an unreachable server are failures, and the message says what to do", LIMIT, async () => {
   for (const [args, env, says] of [
     [["show", "nobody"], {}, /^There is no such key here\.\n.*deleted/],
     [["show", SMALL, "nobody"], {}, /^This key knows no such id\./],
@@ -137,7 +137,7 @@ test("what is not there, and who may not look, is told with what to do, and is a
   assert.deepEqual(JSON.parse(stderr), { error: { code: "not-found", status: 404, message: "the key has no tables" } });
 });
 
-test("wrong usage says what is wrong, asks nobody, and has an exit code of its own", LIMIT_OF_MANY, async () => {
+test("wrong usage says what is wrong, sends no request, and exits with 2", LIMIT_OF_MANY, async () => {
   const calls = fake.calls.length;
   for (const [args, says, env] of [
     [[], /Usage: semel/],
@@ -190,7 +190,7 @@ test("wrong usage says what is wrong, asks nobody, and has an exit code of its o
   assert.equal(fake.calls.length, calls);
 });
 
-test("--help of each command says what it does, and --version which it is", LIMIT, async () => {
+test("--help describes each command with an example, and --version prints the version of the package", LIMIT, async () => {
   for (const name of ["keys", "show", "effects", "forget", "cancel", "resolve", "delete"]) {
     const { code, stdout } = await semel([name, "--help"]);
     assert.equal(code, 0);
@@ -201,7 +201,7 @@ test("--help of each command says what it does, and --version which it is", LIMI
   assert.deepEqual(await semel(["--version"]), { code: 0, stdout: `${version}\n`, stderr: "" });
 });
 
-test("a change whose request and answer are lost is made once", LIMIT, async () => {
+test("a change whose answer is lost, and whose next attempt gets 503, is made once", LIMIT, async () => {
   const done = fake.done.length;
   const id = idIn("suspect");
   fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: 503, code: "unavailable" });
@@ -211,7 +211,7 @@ test("a change whose request and answer are lost is made once", LIMIT, async () 
   assert.deepEqual(fake.done.slice(done), [`POST keys/${SMALL}/cancel ${JSON.stringify({ id })}`]);
 });
 
-test("cancel: what had run stays, and that is a failure; what is over is refused for good", LIMIT, async () => {
+test("cancel fails for a request that has run, which keeps its state, and for one that is acknowledged", LIMIT, async () => {
   const ran = await semel(["cancel", SMALL, idIn("executed"), "--json"]);
   assert.equal(ran.code, 1);
   assert.deepEqual([JSON.parse(ran.stdout).state, JSON.parse(ran.stderr).error.code], ["executed", "executed"]);
@@ -220,7 +220,7 @@ test("cancel: what had run stays, and that is a failure; what is over is refused
   assert.match(over.stderr, /^The client has acknowledged this request/);
 });
 
-test("resolve: what is in doubt has the outcome that was given, or never runs, once though answers are lost; anything else keeps what it has", LIMIT, async () => {
+test("resolve gives a request in doubt an outcome or cancels it, once though an answer is lost, and leaves others alone", LIMIT, async () => {
   for (const id of ["doubt-1", "doubt-2", "doubt-3"]) fake.doubt(SMALL, id);
   const done = fake.done.length;
   const some = await semel(["keys", "--state", "in-doubt"]);
@@ -247,7 +247,7 @@ test("resolve: what is in doubt has the outcome that was given, or never runs, o
   ]);
 });
 
-test("records: a page of them, or of all pages those in one state", LIMIT, async () => {
+test("records lists a page of records, or with --state those of all pages in one state", LIMIT, async () => {
   const all = Array.from({ length: 1_200 }, (_, n) => n);
   const ids = (state) => all.filter((n) => state === undefined || stateOf(n) === state).map((n) => idOf(numberOf(SMALL), n));
   const shown = await semel(["records", SMALL, "--limit", "3"]);
@@ -266,7 +266,7 @@ test("records: a page of them, or of all pages those in one state", LIMIT, async
   assert.equal((await semel(["records", SMALL, "--state", "lost"])).code, 2);
 });
 
-test("effects: what waits and what is parked, page by page; one is sent again, dropped or given up, once though answers are lost", LIMIT, async () => {
+test("effects lists waiting and parked effects, and retries, drops or parks one, once though an answer is lost", LIMIT, async () => {
   const one = { at: NOW_MS - 300_000, method: "POST", url: "/accounts/bob/deposit", bytes: 20 };
   const lane = { id: effectIdOf(900), to: "accounts/bob", waiting: 1_200, attempts: 17, next: NOW_MS + 1_000, reason: "503 unavailable", closing: null, ...one };
   const parked = Array.from({ length: 201 }, (_, at) => ({ id: effectIdOf(at + 1), number: at + 1, to: "accounts/\u001bcarl", parked: NOW_MS - 60_000, executed: "no", reason: "422: no such account", ...one }));
@@ -303,7 +303,7 @@ test("effects: what waits and what is parked, page by page; one is sent again, d
   assert.match((await semel(["effects", "nobody"])).stderr, /^There is no such key here, or its handler has sent nothing\.\n/);
 });
 
-test("no answer in time: nobody knows, and the same can be sent again under its id, once in all", LIMIT, async () => {
+test("a change without an answer in time is reported as unknown, and --again repeats it under its id, so it is made once", LIMIT, async () => {
   const done = fake.done.length;
   const id = idIn("poisoned");
   fake.faults.push({ on: "change", kind: "lose-answer" });
@@ -323,7 +323,7 @@ test("no answer in time: nobody knows, and the same can be sent again under its 
   assert.match(third.stderr, /this change, which may then have been made already\.\nIt can't be known whether the change was made\.\nLook at what it was to change[^\n]*\n$/, "run again it would say the same");
 });
 
-test("what is to be run again names the deployment that was named, whatever the environment says", LIMIT, async () => {
+test("the command to run again names the deployment of the first run, whatever SEMEL_URL says by then", LIMIT, async () => {
   const elsewhere = { SEMEL_URL: "http://127.0.0.1:1" };
   fake.faults.push({ on: "change", kind: "lose-answer" });
   const named = await semel(["cancel", SMALL, "of-another-url", "--url", fake.url, "--timeout", "0"], { env: elsewhere });
@@ -336,7 +336,7 @@ test("what is to be run again names the deployment that was named, whatever the 
   }
 });
 
-test("a password in the deployment's address is asked of nobody, and printed nowhere", LIMIT, async () => {
+test("a deployment address with a password is wrong usage, and the password is not printed", LIMIT, async () => {
   const secret = fake.url.replace("//", "//admin:hush@");
   const { code, stdout, stderr } = await semel(["cancel", SMALL, "a"], { env: { SEMEL_URL: secret } });
   assert.deepEqual([code, stdout], [2, ""]);
@@ -344,7 +344,7 @@ test("a password in the deployment's address is asked of nobody, and printed now
   assert.doesNotMatch(stderr, /hush/);
 });
 
-test("Ctrl-C before a change has left says that nothing was changed", LIMIT, async (t) => {
+test("Ctrl-C before a change has been sent says that nothing was changed", LIMIT, async (t) => {
   const silent = createServer(() => {});
   const asked = once(silent, "request");
   await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
@@ -356,7 +356,7 @@ test("Ctrl-C before a change has left says that nothing was changed", LIMIT, asy
   assert.deepEqual([code, stderr], [130, "Interrupted.\nNothing was changed.\n"]);
 });
 
-test("words of a deployment can't steer the terminal, wherever they stand", LIMIT, async (t) => {
+test("control characters in a deployment's answers can't steer the terminal", LIMIT, async (t) => {
   const steering = "\u001b]0;owned\u0007";
   const record = { id: "a", state: steering, at: NOW_MS, principal: null, firstSent: null, deadline: null, lapses: null, crashes: null, status: null, bytes: null };
   const stats = { key: SMALL, now: NOW_MS, oldest: null, records: 1, tombstones: 0, sessions: 0, bytes: 1, recordsMax: 9, tombstonesMax: 9, sessionsMax: 9, bytesMax: 9, retentionSeconds: 1, fence: 0, forgottenBefore: 0, counters: { [steering]: 1 } };
@@ -374,14 +374,14 @@ test("words of a deployment can't steer the terminal, wherever they stand", LIMI
   }
 });
 
-test("delete: a key and all that it keeps", LIMIT, async () => {
+test("delete --whole deletes a key, which show then does not find", LIMIT, async () => {
   const { key } = keys[77];
   const { code, stdout } = await semel(["delete", key, "--whole", "--yes", "--json"]);
   assert.deepEqual([code, JSON.parse(stdout)], [0, { state: "deleted", fence: 1795262400 }]);
   assert.equal((await semel(["show", key])).code, 1);
 });
 
-test("forget: waits until every key has, or only begins it", LIMIT, async () => {
+test("forget waits until every key has forgotten, or with --no-wait only begins; a time in the future is refused", LIMIT, async () => {
   const waited = await semel(["forget", "--before", "30d", "--yes"]);
   assert.deepEqual([waited.code, waited.stdout, waited.stderr], [0, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n", ""]);
   const begun = await semel(["forget", "--before", "2026-10-22", "--no-wait", "--yes", "--json"]);
@@ -391,7 +391,7 @@ test("forget: waits until every key has, or only begins it", LIMIT, async () => 
   assert.deepEqual([ahead.code, fake.done.filter((what) => what.startsWith("POST forget")).length], [2, 2]);
 });
 
-test("Ctrl-C while a change is on its way says that nobody knows; while it waits for a forget, that it goes on, and how to look again", LIMIT, async (t) => {
+test("Ctrl-C during a change says that its outcome is unknown; during a forget, that it goes on, and how to look again", LIMIT, async (t) => {
   let go;
   const held = { on: "change", kind: "hold", until: new Promise((resolve) => (go = resolve)) };
   fake.faults.push(held, held);
@@ -419,14 +419,14 @@ test("Ctrl-C while a change is on its way says that nobody knows; while it waits
   assert.equal(fake.done.filter((what) => what.startsWith("POST forget")).length, 3, "to look again begins nothing");
 });
 
-test("who reads only the beginning ends it without a complaint", LIMIT, async () => {
+test("if the reader of stdout closes it early, the command ends without an error", LIMIT, async () => {
   const ran = begin(["keys", "--all", "--json"]);
   ran.child.stdout.once("data", () => ran.child.stdout.destroy());
   const { code, stderr } = await ran.ended;
   assert.deepEqual([code, stderr], [0, ""]);
 });
 
-test("what can't be written, on a full disk say, is said, and is a failure", { ...LIMIT, skip: process.platform !== "linux" }, async (t) => {
+test("output that can't be written, such as to a full disk, is reported, and is a failure", { ...LIMIT, skip: process.platform !== "linux" }, async (t) => {
   const full = await open("/dev/full", "w");
   t.after(() => full.close());
   const child = spawn(COMMAND, ["cancel", SMALL, "never"], { env: { PATH: process.env.PATH, SEMEL_URL: fake.url, SEMEL_ADMIN_TOKEN: TOKEN }, stdio: ["ignore", full.fd, "pipe"] });
@@ -434,14 +434,14 @@ test("what can't be written, on a full disk say, is said, and is a failure", { .
   assert.match(`${ended[0]} ${said.join("")}`, /^1 What the command has to say could not be written: ENOSPC[^\n]*\n$/);
 });
 
-test("a command that has failed says so by its exit code, also to who does not read what it prints", LIMIT, async () => {
+test("a failed command exits with 1 even if nobody reads its output", LIMIT, async () => {
   const ran = begin(["cancel", SMALL, idIn("executed"), "--json"]);
   ran.child.stdout.destroy();
   assert.equal((await ran.ended).code, 1);
 });
 
 for (const name of ["node-20.0", "node-22", "node-26"]) {
-  test(`it runs on ${name}`, LIMIT, async () => {
+  test(`the command runs on ${name}`, LIMIT, async () => {
     fake.faults.push({ on: "change", kind: "lose-answer" });
     const { code, stdout, stderr } = await semel(["cancel", SMALL, `never-${name}`], { node: BINARIES[name].path });
     assert.deepEqual([code, stdout], [0, "It is cancelled: from now on it never runs.\n"], stderr);

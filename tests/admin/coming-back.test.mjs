@@ -19,7 +19,7 @@ const allAreFound = (tab) =>
   }, "all are found");
 const addressOf = (tab) => tab.evaluate(() => location.hash);
 
-test("who comes back from a record finds its key as it was left, at the same place, and nobody is asked", LIMIT, async (t) => {
+test("going back from a record shows its key as it was left, at the same place, without a new request for the list", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(HEAVY));
   await hasRows(tab, 100);
   await tab.evaluate(() => scrollTo(0, document.body.scrollHeight));
@@ -41,7 +41,7 @@ test("who comes back from a record finds its key as it was left, at the same pla
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a key is as it was left in the state that was chosen there, and anew to who comes from elsewhere", LIMIT, async (t) => {
+test("going back shows a key in the state chosen there; coming from another key asks for its records again", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
   await stateField(tab).selectOption("poisoned");
@@ -68,7 +68,7 @@ test("a key is as it was left in the state that was chosen there, and anew to wh
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a question is left with its key, and what was changed is not shown as it was", LIMIT, async (t) => {
+test("leaving a key closes its open dialog, and going back after a change asks for the records again", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   const id = Array.from({ length: 1_200 }, (_, n) => n).filter((n) => stateOf(n) === "suspect").map((n) => idOf(numberOf(SMALL), n)).at(0);
   await hasRows(tab, 100);
@@ -94,7 +94,7 @@ test("a question is left with its key, and what was changed is not shown as it w
   assert.deepEqual(mine.complaints, []);
 });
 
-test("who comes back to a list goes back to it from what it leads to", LIMIT, async (t) => {
+test("a key that is opened after going back to a list leads back to that list", LIMIT, async (t) => {
   const { mine, tab } = await open(t, "#order=name");
   await hasRows(tab, 100);
   await tab.getByRole("link", { name: "Heaviest" }).click();

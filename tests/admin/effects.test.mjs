@@ -14,7 +14,7 @@ const { fake, open } = await inspect(after);
 const cards = (tab, list) => tab.getByRole("list", { name: list }).locator("> li");
 const texts = async (tab, list) => (await cards(tab, list).allInnerTexts()).map((text) => text.replace(/\s+/g, " "));
 
-test("what waits and what was refused for good: where it goes, how often it was tried, when again, and why", LIMIT, async (t) => {
+test("a key shows its waiting and refused effects: where each goes, how often it was tried, when again, and why", LIMIT, async (t) => {
   fake.effects.set(SMALL, sentBy());
   const { mine, tab } = await open(t, at(SMALL));
   await shows(tab, "1,209 of at most 10,000: what waits, and what was refused for good.");
@@ -35,7 +35,7 @@ test("what waits and what was refused for good: where it goes, how often it was 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a key whose handler sends nothing, or that never has, shows nothing of it; one that has done so says that nothing waits", LIMIT, async (t) => {
+test("a key that never sent anything shows no list of effects; one with nothing left says that nothing waits", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   for (const [sent, isShown] of [[null, false], [undefined, false], [{ lanes: [], parked: [] }, true]]) {
     fake.effects.set(SMALL, sent);
@@ -51,7 +51,7 @@ test("a key whose handler sends nothing, or that never has, shows nothing of it;
   assert.deepEqual(mine.complaints.filter((text) => !/404/.test(text)), []);
 });
 
-test("one is sent again, one dropped, one given up: each is asked about, made once, and looked at again", LIMIT, async (t) => {
+test("an effect is sent again, dropped or given up after a question, once though an answer is lost, and the lists reload", LIMIT, async (t) => {
   fake.effects.set(SMALL, sentBy());
   const { tab } = await open(t, at(SMALL));
   const [calls, done] = [fake.calls.length, fake.done.length];
@@ -94,7 +94,7 @@ test("one is sent again, one dropped, one given up: each is asked about, made on
   assert.deepEqual([changes.length, new Set(changes.map(({ id }) => id)).size], [4, 3], "the answer that was lost is another attempt of the same");
 });
 
-test("what somebody else has mended meanwhile is said so, and that nothing was changed", LIMIT, async (t) => {
+test("if somebody else has already dropped an effect, the page says so, and that nothing was changed", LIMIT, async (t) => {
   fake.effects.set(SMALL, sentBy());
   const { tab } = await open(t, at(SMALL));
   await cards(tab, "Refused for good").first().getByRole("button", { name: "Drop it…" }).click();
@@ -107,7 +107,7 @@ test("what somebody else has mended meanwhile is said so, and that nothing was c
   await until(async () => (await cards(tab, "Refused for good").count()) === 2, "it is looked at again");
 });
 
-test("many that were refused come page by page, each once; what can't be had is said, and asked for again", LIMIT, async (t) => {
+test("parked effects are shown page by page, each once, and a page that failed is said so, and can be asked for again", LIMIT, async (t) => {
   const { parked: [one] } = sentBy();
   fake.effects.set(EMPTY, { lanes: [], parked: Array.from({ length: 120 }, (_, number) => ({ ...one, number: number + 1, reason: `the ${number + 1}th` })) });
   const { tab } = await open(t, at(EMPTY));

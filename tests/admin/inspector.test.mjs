@@ -17,7 +17,7 @@ const idIn = (key, state, isRight = () => true) => {
 const sorted = (by) => [...keys].sort(by).map(({ key }) => key);
 const names = async (tab) => (await rows(tab)).map(([name]) => name);
 
-test("it asks for the token, says why one does not do, and keeps it for the tab alone", LIMIT, async (t) => {
+test("the page asks for the token, says why one is refused, and keeps it only in the tab's session storage", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open(`/inspector${at(SMALL)}`);
   const give = async (token, says) => {
@@ -40,7 +40,7 @@ test("it asks for the token, says why one does not do, and keeps it for the tab 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a browser whose language is the name of none shows all the same", LIMIT, async (t) => {
+test("a browser whose language is no valid language tag still shows the page", LIMIT, async (t) => {
   const mine = await visitor(t);
   await mine.before(() => Object.defineProperty(Navigator.prototype, "language", { get: () => "C" }));
   const tab = await mine.open("/inspector");
@@ -60,7 +60,7 @@ test("a token that is refused later is asked for anew, and then the same place i
   assert.equal(await tab.evaluate(() => location.hash), at(SMALL));
 });
 
-test("a name that turns itself round, and what is recorded, is shown as it is, and never as another", LIMIT, async (t) => {
+test("invisible and direction-changing characters in a key's name or an outcome are shown as escapes", LIMIT, async (t) => {
   const [disguised, shown] = ["accounts/\u202eecila", "accounts/\\u{202e}ecila"];
   const id = idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === 4);
   const { mine, tab } = await open(t, at(EMPTY));
@@ -88,7 +88,7 @@ test("a name that turns itself round, and what is recorded, is shown as it is, a
   assert.deepEqual(mine.complaints, []);
 });
 
-test("10,000 keys: pages come as they are scrolled to, in order, each once, and all of them can be had", LIMIT, async (t) => {
+test("10,000 keys load page by page as one scrolls, in order, each once, up to the last", LIMIT, async (t) => {
   const calls = fake.calls.length;
   const { mine, tab } = await open(t);
   await hasRows(tab, 100);
@@ -122,7 +122,7 @@ test("10,000 keys: pages come as they are scrolled to, in order, each once, and 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("the heaviest, by name, with a prefix: the address says which, and the back button returns to the place", LIMIT, async (t) => {
+test("the address says the order and prefix of the list of keys, and the back button returns to the same place", LIMIT, async (t) => {
   const { mine, tab } = await open(t);
   await tab.getByRole("link", { name: "Heaviest" }).click();
   await shows(tab, HEAVY);
@@ -155,7 +155,7 @@ test("the heaviest, by name, with a prefix: the address says which, and the back
   assert.deepEqual(mine.complaints, []);
 });
 
-test("nothing to show says so", LIMIT, async (t) => {
+test("an empty list of keys or records, and a prefix without keys, say so", LIMIT, async (t) => {
   const { tab } = await open(t, "#prefix=none");
   await shows(tab, "No key begins with “none”.");
   await tab.goto(`${fake.url}/inspector${at(EMPTY)}`);
@@ -165,7 +165,7 @@ test("nothing to show says so", LIMIT, async (t) => {
   await shows(other, "There are no keys yet.");
 });
 
-test("a key: counts, limits, and names that are markup or no URL", LIMIT, async (t) => {
+test("a key shows its counts and limits, and names that are markup or no URL are shown as text", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(HEAVY));
   await shows(tab, "84 % of 2,000,000: nearly full");
   const meters = await tab.getByRole("meter").evaluateAll((all) => all.map((meter) => [meter.getAttribute("aria-label"), meter.getAttribute("aria-valuenow"), meter.firstChild.style.width]));
@@ -185,7 +185,7 @@ test("a key: counts, limits, and names that are markup or no URL", LIMIT, async 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a million records: pages of them, an id among them, and plots of a range that is chosen", LIMIT, async (t) => {
+test("a million records load page by page, one is found by its id, and the plots zoom to a chosen range", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(HEAVY));
   await hasRows(tab, 100);
   await shows(tab, "the shape is right");
@@ -227,7 +227,7 @@ test("a million records: pages of them, an id among them, and plots of a range t
   assert.deepEqual(mine.complaints, []);
 });
 
-test("records of one state: of all pages those that are meant, and who comes back from one finds the same", LIMIT, async (t) => {
+test("a filter by state finds its records on all pages, and going back from one shows the same filter", LIMIT, async (t) => {
   const { mine, tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
   await stateField(tab).selectOption("poisoned");
@@ -255,7 +255,7 @@ test("records of one state: of all pages those that are meant, and who comes bac
   assert.deepEqual(mine.complaints, []);
 });
 
-test("each record has one mark of its state, in forced colours too, and on a phone it begins where its id does", LIMIT, async (t) => {
+test("each record has one mark of its state, in forced colours too, and on a phone the mark stands right above the id", LIMIT, async (t) => {
   const { tab } = await open(t, at(SMALL), { viewport: { width: 375, height: 800 }, forcedColors: "active" });
   await hasRows(tab, 100);
   const list = await tab.evaluate(() => {
@@ -266,7 +266,7 @@ test("each record has one mark of its state, in forced colours too, and on a pho
   assert.deepEqual(list, { marks: 1, ofHead: 0, indent: 0 });
 });
 
-test("who types a prefix goes on where they were, and what an input method composes is left alone", LIMIT, async (t) => {
+test("typing a prefix keeps the cursor where it was, and the text of an input method under composition is left alone", LIMIT, async (t) => {
   const { mine, tab } = await open(t);
   await hasRows(tab, 100);
   const prefix = tab.getByLabel("Begins with");
@@ -291,7 +291,7 @@ test("who types a prefix goes on where they were, and what an input method compo
   assert.deepEqual(mine.complaints, []);
 });
 
-test("where one is, and where one came from: the menu says it, and the keys in doubt are gone back to", LIMIT, async (t) => {
+test("the menu marks the current view, and going up from a key returns to the list of keys in doubt", LIMIT, async (t) => {
   const { mine, tab } = await open(t, `${at(SMALL)}&state=in-doubt`);
   const current = () => tab.locator("nav [aria-current=page]").allTextContents();
   await tab.locator(".way").waitFor();
@@ -306,7 +306,7 @@ test("where one is, and where one came from: the menu says it, and the keys in d
   assert.deepEqual(mine.complaints, []);
 });
 
-test("an id is found as it is on the wire, and each space of a name is seen", LIMIT, async (t) => {
+test("an id is found if typed quoted as on the wire, and the spaces of an id are kept and shown", LIMIT, async (t) => {
   const { tab } = await open(t, at(SMALL));
   for (const [typed, id] of [['"a\\"b\\\\c"', 'a"b\\c'], ['" a "', " a "], [" a ", "a"]]) {
     await tab.getByLabel("Find an id").fill(typed);
@@ -317,7 +317,7 @@ test("an id is found as it is on the wire, and each space of a name is seen", LI
   }
 });
 
-test("a plot that is zoomed out of reaches as far as it can, and has all that there is", LIMIT, async (t) => {
+test("zooming out of a plot ends at 365 days, and loses no records", LIMIT, async (t) => {
   const { tab } = await open(t, at(SMALL));
   await hasRows(tab, 100);
   const told = () => tab.locator(".plot-text").textContent();
@@ -329,7 +329,7 @@ test("a plot that is zoomed out of reaches as far as it can, and has all that th
   assert.ok((await records()) >= all, await told());
 });
 
-test("one record's life, and its outcome as JSON, text and bytes, never as markup", LIMIT, async (t) => {
+test("a record shows its life, and its outcome as JSON, text or bytes, never as markup", LIMIT, async (t) => {
   const executed = (kind) => idIn(SMALL, "executed", (n) => mix(n, 12) % 8 === kind && n % 10 !== 9);
   const { mine, tab } = await open(t, at(SMALL, executed(5)));
   await tab.getByRole("heading", { name: "Outcome" }).waitFor();
@@ -349,7 +349,7 @@ test("one record's life, and its outcome as JSON, text and bytes, never as marku
   assert.deepEqual(mine.complaints, []);
 });
 
-test("what is not there, what fails and a network that is gone are told with what to do", LIMIT, async (t) => {
+test("a missing key or record, a failing server and a lost network are told, and Try again works after a failure", LIMIT, async (t) => {
   const { tab } = await open(t, at("nobody"));
   await shows(tab, "There is no such key here.");
   await tab.goto(`${fake.url}/inspector${at(SMALL, "nobody")}`);

@@ -10,7 +10,7 @@ const LIMIT = { timeout: 90_000 };
 
 const { open } = await inspect(after);
 
-test("few records that are below what is seen have the room of few: nobody scrolls through what is empty", LIMIT, async (t) => {
+test("a list of few records below the fold reserves only about as much height as its rows need", LIMIT, async (t) => {
   for (const viewport of [{ width: 1200, height: 300 }, { width: 360, height: 300 }]) {
     const { tab } = await open(t, at(FOREIGN), { viewport });
     await hasRows(tab, 12);
@@ -22,7 +22,7 @@ test("few records that are below what is seen have the room of few: nobody scrol
   }
 });
 
-test("on a phone no date beside a plot is broken in two", LIMIT, async (t) => {
+test("on a phone no date beside a plot is broken over two lines", LIMIT, async (t) => {
   const { tab } = await open(t, at(FOREIGN), { viewport: { width: 360, height: 740 } });
   await shows(tab, "in steps of");
   const lines = await tab.locator(".plot-text .hint").evaluate(({ firstChild: text }) => {
@@ -32,7 +32,7 @@ test("on a phone no date beside a plot is broken in two", LIMIT, async (t) => {
   assert.deepEqual(lines, [1, 1]);
 });
 
-test("a field stands beside its name, however wide the window is", LIMIT, async (t) => {
+test("the prefix field stands beside its label at every window width, and the page never scrolls sideways", LIMIT, async (t) => {
   const { tab } = await open(t);
   const middles = () => tab.locator("[for=prefix], #prefix").evaluateAll((both) => both.map((each) => each.getBoundingClientRect()).map(({ top, bottom }) => Math.round((top + bottom) / 2)));
   for (let width = 300; width <= 1300; width += 50) {

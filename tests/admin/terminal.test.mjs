@@ -38,7 +38,7 @@ function begin(args, env = {}, { isErrorSeen = true } = {}) {
   return ran;
 }
 
-test("to delete a key its name must be typed", LIMIT, async () => {
+test("delete of a key asks for the key's name to be typed, and anything else changes nothing", LIMIT, async () => {
   const [done, { key }] = [fake.done.length, keys[88]];
   const wrong = begin(["delete", key]);
   assert.equal(await wrong.answer("Type the name of the key to go on: ", "yes"), 1);
@@ -48,7 +48,7 @@ test("to delete a key its name must be typed", LIMIT, async () => {
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${key}`]);
 });
 
-test("to delete a record a letter will do, and nothing else will", LIMIT, async () => {
+test("delete of a record asks y or N, and only y deletes it", LIMIT, async () => {
   const done = fake.done.length;
   let n = 0;
   while (stateOf(n) !== "executed") n += 1;
@@ -59,7 +59,7 @@ test("to delete a record a letter will do, and nothing else will", LIMIT, async 
   assert.equal(fake.done.length, done + 1);
 });
 
-test("to cancel at a key that nobody has used it asks, for its name may be mistyped; not where it was told, nor to run it again", LIMIT, async () => {
+test("cancel at a key that nobody has used asks first, except with --yes or --again", LIMIT, async () => {
   const [done, key] = [fake.done.length, `${SMALL}-mistyped`];
   const wrong = begin(["cancel", key, "an-id"]);
   assert.equal(await wrong.answer("[y/N] ", ""), 1);
@@ -75,7 +75,7 @@ test("to cancel at a key that nobody has used it asks, for its name may be misty
   assert.deepEqual(fake.done.slice(done).map((line) => line.split(" ").at(-1)), ["an-id", "another", "a-third", "no-question"].map((id) => JSON.stringify({ id })));
 });
 
-test("before a record is deleted it is asked for what that does to it", LIMIT, async () => {
+test("delete of a record says in its question what the deletion does to a record in that state", LIMIT, async () => {
   fake.doubt(SMALL, "doubt");
   const idIn = (state) => idOf(numberOf(SMALL), Array.from({ length: 1_200 }, (_, n) => n).findLast((n) => stateOf(n) === state));
   const asked = { [idIn("executed")]: /throws the outcome of/, [idIn("suspect")]: /has crashed, and may run .* If you delete its record, it never runs/, doubt: /gives it up.*can't be resolved any more.*`semel resolve`/, [idIn("poisoned")]: /never ran, and never will/ };
@@ -90,7 +90,7 @@ test("before a record is deleted it is asked for what that does to it", LIMIT, a
   assert.match(nobody.stderr, /^This key knows no such id\./);
 });
 
-test("before what a key has sent is sent again, dropped or given up, it is asked for what that may do", LIMIT, async () => {
+test("effects --retry, --drop and --park say in their question what the change may do", LIMIT, async () => {
   const done = fake.done.length;
   const sent = { at: 0, method: "POST", url: "/accounts/bob/credit", bytes: 0, to: "accounts/bob" };
   const [first, parked] = ["a", "b"].map((digit) => digit.repeat(32));
@@ -111,7 +111,7 @@ test("before what a key has sent is sent again, dropped or given up, it is asked
   assert.equal(fake.done.length, done + 1);
 });
 
-test("interrupted at a question, nothing was changed", LIMIT, async () => {
+test("an interrupt at a question changes nothing, and says so", LIMIT, async () => {
   const done = fake.done.length;
   const ran = begin(["delete", SMALL]);
   await until(() => ran.stderr.includes("to go on: "), "it asks");
@@ -121,7 +121,7 @@ test("interrupted at a question, nothing was changed", LIMIT, async () => {
   assert.equal(fake.done.length, done);
 });
 
-test("who ends the input at a question has not agreed, by Ctrl-D or as a terminal does that is closed", LIMIT, async () => {
+test("the end of input at a question, by Ctrl-D or a closed terminal, counts as no", LIMIT, async () => {
   const done = fake.done.length;
   for (const end of [(stdin) => stdin.write("\x04"), (stdin) => stdin.end()]) {
     for (const args of [["delete", SMALL], ["forget", "--before", "30d"]]) {
@@ -135,7 +135,7 @@ test("who ends the input at a question has not agreed, by Ctrl-D or as a termina
   assert.equal(fake.done.length, done);
 });
 
-test("where nobody would see the question it is not asked", LIMIT, async () => {
+test("if stderr is no terminal, a question is not asked, and the command wants --yes", LIMIT, async () => {
   const done = fake.done.length;
   const ran = begin(["delete", SMALL], {}, { isErrorSeen: false });
   assert.equal(await ran.ended, 2);
@@ -143,7 +143,7 @@ test("where nobody would see the question it is not asked", LIMIT, async () => {
   assert.equal(fake.done.length, done);
 });
 
-test("before every key forgets, it says what and since when, and asks", LIMIT, async () => {
+test("forget says what every key forgets and since when, and asks before it begins", LIMIT, async () => {
   const done = fake.done.length;
   const no = begin(["forget", "--before", "30d"]);
   assert.equal(await no.answer("[y/N] ", "n"), 1);
@@ -153,7 +153,7 @@ test("before every key forgets, it says what and since when, and asks", LIMIT, a
   assert.equal(fake.done.length, done + 1);
 });
 
-test("what is to be run again is what a shell reads as the same names, with a dash in front, quotes, and what is not to be seen", LIMIT, async () => {
+test("the command to run again is quoted for the shell, with dashes, quotes and invisible characters in a name", LIMIT, async () => {
   const id = "-V1StGXR8_Z5jdHi6B-myT";
   for (const key of ["accounts/o'brien \\ $(x)", "users/\u200c\u{1f468}\u200d\u{1f467}'\\\u202e", "-h"]) {
     fake.faults.push({ on: "change", kind: "lose-answer" });
@@ -169,7 +169,7 @@ test("what is to be run again is what a shell reads as the same names, with a da
   }
 });
 
-test("a value may begin with a dash: it is no option, and no name", LIMIT, async () => {
+test("a value may begin with a dash, but after an option of a command one that begins with -V is wrong usage", LIMIT, async () => {
   for (const token of ["-Vhush", "-yhush"]) {
     const ran = begin(["keys", "--token", token]);
     assert.equal(await ran.ended, 1);
@@ -183,7 +183,7 @@ test("a value may begin with a dash: it is no option, and no name", LIMIT, async
   assert.equal(await wrong.ended, 2, "commander would print the version");
 });
 
-test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
+test("a progress bar shows how far a forget is, on stderr only", LIMIT, async () => {
   const ran = begin(["forget", "--before", "30d", "--yes"]);
   assert.equal(await ran.ended, 0);
   const bars = [...ran.stderr.matchAll(/\r\[(#*)(-*)\] ([\d,]+) of 9,999 keys/g)].map(([, full, empty, count]) => [full.length, full.length + empty.length, count]);
@@ -192,7 +192,7 @@ test("a bar shows how far a forget is, on stderr alone", LIMIT, async () => {
   assert.equal(ran.stdout, "9,999 keys have forgotten what was first sent before 2026-10-22T12:00:00Z.\n");
 });
 
-test("a bar shows how many of all keys are listed, and what is listed is the same without one", LIMIT, async () => {
+test("a progress bar shows how many of all keys are listed, and stdout has nothing of it", LIMIT, async () => {
   const ran = begin(["keys", "--all", "--order", "name", "--prefix", "carts/1"]);
   assert.equal(await ran.ended, 0);
   const found = keys.filter(({ key }) => key.startsWith("carts/1")).length.toLocaleString("en-US");
@@ -204,7 +204,7 @@ test("a bar shows how many of all keys are listed, and what is listed is the sam
   assert.ok(ran.screen.includes("\x1b[K\n\x1b[1mKEY "), "the list begins on a line of its own");
 });
 
-test("nothing that comes from a deployment moves the cursor, hides or turns round, as text or as JSON", LIMIT, async () => {
+test("control, invisible and direction-changing characters are escaped in text and in JSON", LIMIT, async () => {
   const hostile = "a\x00\x1b[2J\x7f\x9b\u061c\u200b\u200e\u2028\u202e\u2066\ufeff\ud800\u{e0041}z";
   assert.equal(safe(`${hostile}\n\t`), "a\\u{0}\\u{1b}[2J\\u{7f}\\u{9b}\\u{61c}\\u{200b}\\u{200e}\\u{2028}\\u{202e}\\u{2066}\\u{feff}\\u{d800}\\u{e0041}z\n\t");
   assert.equal(safeLine("a\r\nb\tc"), "a\\u{d}\\nb\\tc");
@@ -215,7 +215,7 @@ test("nothing that comes from a deployment moves the cursor, hides or turns roun
   assert.deepEqual(JSON.parse(line), { [hostile]: hostile });
 });
 
-test("nor does what comes in place of a number, or with a refusal that is tried again", LIMIT, async (t) => {
+test("control characters in place of a number, or in a refusal that is tried again, can't steer the terminal either", LIMIT, async (t) => {
   const steering = "\u001b]0;owned\u0007";
   const record = { id: "a", state: "executed", at: 1, principal: "p", firstSent: null, deadline: null, lapses: null, crashes: null, executed: "yes", status: steering, bytes: 1, outcome: { status: steering, headers: {}, body: "" } };
   const key = { key: SMALL, created: 1, seen: 1, now: 1, oldest: null, records: steering, tombstones: 0, sessions: steering, bytes: 1, recordsMax: 9, tombstonesMax: steering, bytesMax: 9, retentionSeconds: 1, fence: 0, forgottenBefore: 0, counters: { a: steering } };
@@ -239,7 +239,7 @@ test("nor does what comes in place of a number, or with a refusal that is tried 
   }
 });
 
-test("one long name makes no other line longer", LIMIT, () => {
+test("one long name makes no other line of a table longer", LIMIT, () => {
   const stdout = new PassThrough();
   const terminal = new Terminal({ env: { NO_COLOR: "1" }, stdout, stderr: stdout, isJson: false });
   terminal.table([["KEY", "SIZE"], ["a", "1 B"], ["x".repeat(500), "2 B"]], [1]);
@@ -247,7 +247,7 @@ test("one long name makes no other line longer", LIMIT, () => {
   assert.deepEqual(lines.map(({ length }) => length), [75, 75, 506, 0]);
 });
 
-test("an id that is made of a request, which is a hash, has room in its column", LIMIT, () => {
+test("the column of ids is wide enough for an id that is a hash", LIMIT, () => {
   const stdout = new PassThrough();
   const terminal = new Terminal({ env: { NO_COLOR: "1" }, stdout, stderr: stdout, isJson: false });
   terminal.table([["ID", "STATE"], ["x9", "executed"], [`hash-${"0".repeat(64)}`, "executed"]], []);
@@ -255,7 +255,7 @@ test("an id that is made of a request, which is a hash, has room in its column",
   assert.deepEqual(lines.slice(1).map((line) => line.indexOf("executed")), [71, 71]);
 });
 
-test("a forget that does not move ends as an error, in its time", LIMIT, async (t) => {
+test("a forget without progress for 30 s ends as an error", LIMIT, async (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
   const session = {
     options: { before: "1d", wait: true, timeout: 0, yes: true },
@@ -272,7 +272,7 @@ test("a forget that does not move ends as an error, in its time", LIMIT, async (
   assert.match(error.lines.join("\n"), /^The forget makes no progress\./);
 });
 
-test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT, async () => {
+test("--json has no progress bar, and NO_COLOR or a dumb terminal has no colours", LIMIT, async () => {
   const json = begin(["forget", "--before", "30d", "--yes", "--json"]);
   assert.equal(await json.ended, 0);
   assert.equal(json.stderr, "");
@@ -284,7 +284,7 @@ test("no bar and no colour in JSON, and no colour where NO_COLOR is set", LIMIT,
   }
 });
 
-test("what is to be run again says all of what was asked for, and asks nobody", LIMIT, async () => {
+test("the command to run again repeats every option of the first run, and asks no question", LIMIT, async () => {
   fake.doubt(SMALL, "unanswered");
   const { key } = keys[77];
   for (const args of [["resolve", SMALL, "unanswered", "--executed", "yes", "--status", "201", "--type", "text/plain", "--body", "it's done"], ["delete", key, "--whole"], ["forget", "--before", "30d", "--no-wait"]]) {

@@ -20,7 +20,7 @@ test("sizes, ages and shares are short, and never say more than is true", () => 
 const record = (more) => ({ id: "x", state: "executed", principal: "alice", firstSent: NOW_MS / 1000 - 61, at: NOW_MS - 60_500, deadline: NOW_MS - 50_000, lapses: null, executed: "yes", status: 200, bytes: 2, crashes: null, ...more });
 const titles = (record, retention = 86_400) => lifeOf(record, NOW_MS, retention).map(({ title, isAhead }) => `${title}${isAhead ? " (ahead)" : ""}`);
 
-test("a life is the known instants in their order, those to come apart", () => {
+test("the life of a record is its known instants in their order, with those in the future marked", () => {
   assert.deepEqual(titles(record()), ["First sent", "Executed", "Latest deadline", "Outcome expires (ahead)"]);
   assert.deepEqual(titles(record(), null), ["First sent", "Executed", "Latest deadline"]);
   assert.deepEqual(titles(record({ state: "acknowledged", lapses: NOW_MS + 10_000 })), ["First sent", "Acknowledged", "Latest deadline", "Lapses (ahead)"]);
@@ -29,13 +29,13 @@ test("a life is the known instants in their order, those to come apart", () => {
   assert.deepEqual(titles(record({ firstSent: NOW_MS / 1000 - 60, at: NOW_MS - 60_000 })).slice(0, 2), ["First sent", "Executed"]);
 });
 
-test("of an id without a row only its end is told", () => {
+test("of an id without a row the life shows only when it lapses, and the facts only whether it ran and what is kept", () => {
   const packed = record({ state: "acknowledged", principal: null, firstSent: null, at: null, deadline: null, lapses: NOW_MS + 10_000, status: null, bytes: null });
   assert.deepEqual(titles(packed), ["Lapses (ahead)"]);
   assert.deepEqual(factsOf(packed), [["Ran", "yes, once"], ["Kept", "its id, and until when it is refused"]]);
 });
 
-test("every state has its words and its place in a life", () => {
+test("every state of a record has its words, and its own title in the record's life", () => {
   for (const state of Object.keys(STATES)) {
     assert.equal(STATES[state].length, 2);
     assert.notEqual(lifeOf(record({ state }), NOW_MS, null).find(({ atMs }) => atMs === NOW_MS - 60_500).title, state);
@@ -45,12 +45,12 @@ test("every state has its words and its place in a life", () => {
   assert.deepEqual(factsOf(record({ state: "poisoned", principal: "", firstSent: null, deadline: null, crashes: 3, executed: "no" })), [["Ran", "no, and it never will"], ["Principal", "none"], ["Crashes", "3"], ["First sent", "its client did not say"], ["Deadline", "an attempt had none"]]);
 });
 
-test("a code and a state of a deployment that are no words here are told as they are, whatever JavaScript knows by those names", () => {
+test("a code or state named like a built-in property of JavaScript is treated as unknown", () => {
   assert.equal(explain({ code: "constructor", message: "the server says so", executed: "no" }, true).what, "The server says so.");
   assert.equal(STATES.constructor, undefined);
 });
 
-test("a body is shown as what it is: JSON, text, or bytes", () => {
+test("a body is shown as JSON, text or bytes as it is, and a long one is cut at 65,536 bytes", () => {
   const formsOfBody = (body, headers = {}) => formsOf({ headers, body }).forms;
   assert.deepEqual(formsOfBody('{"a":[1]}'), { JSON: '{\n  "a": [\n    1\n  ]\n}', Text: '{"a":[1]}', Hex: "000000  7b 22 61 22 3a 5b 31 5d 7d                       {\"a\":[1]}" });
   assert.equal(formsOfBody('{ "a" : "b \\" c" }').JSON, '{\n  "a": "b \\" c"\n}');
@@ -69,7 +69,7 @@ test("a body is shown as what it is: JSON, text, or bytes", () => {
   assert.equal(formsOf({ headers: {}, body: "€".repeat(100_000) }).forms.Text, "€".repeat(21_845), "and no half of a character");
 });
 
-test("a place is the same after a way through the address, and what means nothing is the list of keys", () => {
+test("a route survives its way through the address, and an address that means nothing is the list of keys", () => {
   for (const route of [
     { view: "keys", order: "newest", prefix: "" },
     { view: "keys", order: "heaviest", prefix: "a&b=c#d e/%" },

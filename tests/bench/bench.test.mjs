@@ -24,7 +24,7 @@ const bench = (...args) => run(process.execPath, ["scripts/bench.mjs", ...args],
 const read = (name) => readFile(join(ROOT, name), "utf8");
 const ids = (rows) => rows.map(({ id }) => id);
 
-test("a short run of all of it has every row, every curve and the handlers as JSON", LIMIT, async () => {
+test("a short run of the whole benchmark reports every row, every curve and the handlers as JSON", LIMIT, async () => {
   const { stdout } = await bench("--json", ...LITTLE);
   const { rows, curves, handlers, bound, inMemory, disk } = JSON.parse(stdout);
   assert.deepEqual(ids(rows), ids(ROWS));
@@ -38,7 +38,7 @@ test("a short run of all of it has every row, every curve and the handlers as JS
   assert.ok(disk.fileSystem !== "" && disk.durableMs > 0);
 });
 
-test("a profile tells of each side and load, of what is collected, and of a page", LIMIT, async () => {
+test("a profile reports each side and load, the garbage collections, and the calls of a page", LIMIT, async () => {
   const { stdout } = await bench("--profile", "--seconds", "0.05");
   for (const name of ["floor", "bound", "Semel"]) {
     for (const work of ["1 connection", "64 connections on 64 keys", "16 connections"]) assert.match(stdout, new RegExp(`^${name}, ${work}: [1-9]\\d* µs a request`, "m"));
@@ -51,7 +51,7 @@ test("a profile tells of each side and load, of what is collected, and of a page
   for (const part of ["the store, in JavaScript", "the SDK, in JavaScript", "the SDK, in Rust"]) assert.match(stdout, new RegExp(`^ +[\\d.]+ µs  ${part}$`, "m"));
 });
 
-test("what V8 tells of its collections is added up by kind, but for what cannot be read", () => {
+test("V8's log of garbage collections is added up by kind, without the lines that can't be read", () => {
   const line = (told) => `[1:0x1]     12 ms: GC: ${JSON.stringify(told)}\n`;
   const full = { pause: 100, gc: "mc", mark: 4, "mark.roots": 3, clear: 2, nodes_died_in_new: 9 };
   const young = { pause: 10, gc: "s", scavenge: 9, nodes_died_in_new: 3 };
@@ -63,7 +63,7 @@ test("what V8 tells of its collections is added up by kind, but for what cannot 
   assert.match(collected("", 1)[0], /^ {2}0 full of 0\.0 ms/);
 });
 
-test("an open load goes on over new lines where the server has closed those that were idle", LIMIT, async (t) => {
+test("an open load goes on over new connections after the server has closed idle ones", LIMIT, async (t) => {
   const [rate, forMs] = [20, 5_500];
   const startedMs = performance.now();
   const sockets = [];
@@ -86,21 +86,21 @@ test("an open load goes on over new lines where the server has closed those that
   assert.equal(took.length, Math.floor((forMs * rate) / 1000) + 1);
 });
 
-test("what is asked wrongly is told, and nothing runs", async () => {
+test("wrong arguments are refused with the usage and exit code 2", async () => {
   for (const args of [["--fast"], ["--only", "everything"], ["--rounds", "0"], ["--rounds", "1.5"], ["--seconds", "soon"], ["more"]]) {
     const { code, stderr } = await bench(...args).catch((error) => error);
     assert.ok(code === 2 && stderr.includes("npm run bench -- "), `${args}: ${code} ${stderr}`);
   }
 });
 
-test("a figure is judged by its bounds, as exact as they are, and by which way is better", () => {
+test("a figure is judged at the precision of its bounds, and by which direction is better", () => {
   const results = (id, ...values) => values.map((value) => judged(id, { value }).result);
   assert.deepEqual(results("connections-16", 1.194, 1.196, 1.59, 1.6), ["missed", "met", "met", "goal"]);
   assert.deepEqual(results("cpu", 1.21, 1.2, 0.9), ["missed", "met", "goal"]);
   assert.deepEqual(results("rows-plain", 3.04, 3.06, 2.09), ["met", "missed", "goal"]);
 });
 
-test("the document has what was recorded, with every row, and its plots are there for light and dark", async () => {
+test("docs/performance.md has the recorded figures of every row, plots for light and dark, and a reason for each miss", async () => {
   const record = JSON.parse(await read("docs/performance.json"));
   const document = await read("docs/performance.md");
   assert.deepEqual(ids(record.rows), ids(ROWS));

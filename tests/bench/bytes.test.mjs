@@ -11,7 +11,7 @@ import { sizesOf } from "./wasm-sizes.mjs";
 /** How far the README may be from what is built, as a share. */
 const SHARE_MAX = 0.05;
 
-test("the README says where the bytes go: all of them, of every part that there is", async () => {
+test("the README's table of bytes adds up, names every part, and is within 5 % of the build", async () => {
   const readme = await readFile(join(SDK_PACKAGE, "README.md"), "utf8");
   const [measured, told] = [await measure(), readTable(readme)];
   const sizes = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));
@@ -28,7 +28,7 @@ test("the README says where the bytes go: all of them, of every part that there 
   assert.ok(nobodys < built / 4, `${nobodys} bytes of ${built} are nobody's`);
 });
 
-test("a function is of the file that its mangled name says", () => {
+test("a function's source file is read from its mangled name", () => {
   for (const [name, source] of [
     ["_ZN10semel_core6client7storing53_$LT$impl$u20$semel_core..client..machine..Client$GT$7changed17h730c0ca8ae37d004E", "storing"],
     ["_ZN10semel_core6header8unquoted17h739de21e5115d5d0E", "header"],
@@ -39,7 +39,7 @@ test("a function is of the file that its mangled name says", () => {
   ]) assert.equal(sourceOf(name), source);
 });
 
-test("the functions of a module are read with their sizes and names, and the rest is what is left", () => {
+test("a wasm module's functions are read with their sizes and names, and all other bytes are counted as the rest", () => {
   const name = (text) => [text.length, ...Buffer.from(text)];
   const names = [...name("name"), 1, 6, 1, 1, ...name("two")];
   const module = Buffer.from([

@@ -48,7 +48,7 @@ test("an order meets its faults in turn, attempt by attempt, and then gets throu
   assert.deepEqual(dealt, { "lose-answer": 1, "lose-request": 1, unavailable: 1, pass: 1 });
 });
 
-test("what hangs has no answer until it is released, and some of it had its effect", async (t) => {
+test("an order that hangs has no answer until it is released, and the script says which of them had their effect", async (t) => {
   const backend = plainBackend();
   const started = await origin(t, backend);
   started.hangs = true;
@@ -72,7 +72,7 @@ test("Replicache's server runs a mutation once, and only in its turn", async (t)
   assert.deepEqual([1, 2, 4].map((id) => effects.get(DOUBLE_CLICKED[id])), [1, 1, undefined]);
 });
 
-test("effects and words are counted apart", () => {
+test("the tally counts the effects at the server apart from what the client was told", () => {
   const wanted = Object.values(ORDERS).flat();
   const [twice, never, wrong, untold] = ORDERS.before;
   const [flying] = ORDERS.inFlight;
@@ -93,7 +93,7 @@ test("effects and words are counted apart", () => {
   assert.deepEqual([...lastWords([{ n: 1, word: "queued" }, { n: 2, word: "unknown" }, { n: 3, word: "made" }])], [[3, "made"]]);
 });
 
-test("a run in which the control does nothing twice, or a library met other faults, is refused", () => {
+test("a run without a control, with a harmless one, or with other faults or attempts is refused", () => {
   const control = LIBRARIES.find(({ isControl }) => isControl);
   const run = { library: control, tally: { repeated: 30, lost: 2 }, dealt: { ...scripted(), hang: 2 }, attempts: 157 };
   assert.deepEqual(faultsOfRun([run]), []);
@@ -103,7 +103,7 @@ test("a run in which the control does nothing twice, or a library met other faul
   assert.match(faultsOfRun([run, { ...run, library: { id: "spared" }, dealt: {} }]).join(), /spared: lose-answer is undefined/);
 });
 
-test("the README's table is what the last comparison recorded, of every library", async () => {
+test("the README's table shows the recorded comparison, with every library and the scripted faults", async () => {
   const [readme, text] = await Promise.all([read("README.md"), read("docs/compare.json")]);
   const record = JSON.parse(text);
   assert.equal(withTable(readme, record), readme, "run `npm run bench:compare`");
@@ -113,7 +113,7 @@ test("the README's table is what the last comparison recorded, of every library"
   assert.ok(control.repeated > 0 && control.lost > 0, "the control did harm");
 });
 
-test("the README says what the record says of double clicks, and Semel's size is the build's", async () => {
+test("each library made both orders of every double click, and the recorded size of Semel is within 5 % of the build", async () => {
   const { rows } = JSON.parse(await read("docs/compare.json"));
   for (const { id, tally } of rows) if (tally) assert.equal(tally.doubleClicks, 2 * DOUBLE_CLICKED.length, id);
   const sizes = await Promise.all(LOADED.map((name) => brotliBytes(join(SDK_PACKAGE, name))));

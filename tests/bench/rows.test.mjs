@@ -46,7 +46,7 @@ async function life(account, many, everyMs) {
   return (rows + (await leaving(client, pass))) / many;
 }
 
-test("the rows that changes write are those that the document counts with", { timeout: 60_000 }, async () => {
+test("the rows that a change writes are those in the table of docs/operations.md", { timeout: 60_000 }, async () => {
   const client = await opened("each");
   const sentMs = now();
   const measured = [

@@ -25,23 +25,23 @@ async function isFound(patterns, settings) {
   assert.equal(missing.size, 0, `${[...missing].join(", ")} not in:\n${said.join("\n")}`);
 }
 
-test("accounts without protection have deposits twice, and the oracle says so", LIMIT, () =>
+test("the oracle finds deposits made twice at accounts without protection", LIMIT, () =>
   isFound([/^account .* some were made twice$/], { durationMs: 10_000, parts: { ...NOTHING, hand: true }, naive: true }));
 
 // The run need not wait long for the end: what the client has forgotten is never acknowledged.
-test("a client whose store forgets leaves deposits without an answer, and the oracle says so", LIMIT, () =>
+test("the oracle finds deposits without an answer if a client's store forgets", LIMIT, () =>
   isFound([/its client did not know it any more$/], { durationMs: 20_000, parts: { ...NOTHING, nodes: 1 }, forgets: true, settleMs: 5_000 }));
 
-test("clients whose sessions are forgotten, or whose batches have other ids each time, leave deposits without an answer or make them twice, and the oracles say so", LIMIT, () => {
+test("the oracles find lost and repeated deposits if clients forget their sessions or give batches other ids each time", LIMIT, () => {
   const patterns = [/^deposit .* of node-(solo|duo)-\d: .* its client did not know it any more$/, /^account .* some were made twice$/];
   return isFound(patterns, { durationMs: 14_000, parts: { ...NOTHING, tills: true, batches: true }, forgets: true, renames: true, settleMs: 2_000 });
 });
 
 // The run need not wait long for the end: a session that is behind its client's numbers never goes on.
-test("a server that answers before it has stored loses deposits and numbers of sessions, and their oracle says so", LIMIT, () =>
+test("the oracle of sessions finds lost deposits and numbers if the server answers before it has stored", LIMIT, () =>
   isFound([/^session of (solo|duo).* does not follow from/], { durationMs: 10_000, parts: { ...NOTHING, tills: true }, loses: true, settleMs: 2_000 }));
 
-test("clients that keep something of every answer grow and grow, in Node and in a page, and the weighing says so", LIMIT, () => {
+test("the weighing finds clients that keep something of every answer, in Node and in a page", LIMIT, () => {
   const patterns = ["node-0", "page"].map((name) => new RegExp(`^the memory of ${name} grows and grows under the same load$`));
   return isFound(patterns, { durationMs: 1_000, parts: { ...NOTHING, page: true, nodes: 1, memory: true }, leaks: true });
 });

@@ -17,7 +17,7 @@ function chaos(args) {
   });
 }
 
-test("a minute of chaos: everything goes wrong, and all holds", { timeout: LIMIT_MS + 30_000 }, async (t) => {
+test("in a minute of chaos every fault occurs, every promise holds, and all memory is weighed", { timeout: LIMIT_MS + 30_000 }, async (t) => {
   const { code, output } = await chaos(["--minutes", "1", "--seed", "20"]);
   assert.equal(code, 0, output);
   assert.match(output, /\nchaos: all holds, seed 20\n$/);
@@ -37,15 +37,15 @@ for (const [why, args] of Object.entries({
   "an unknown flag": ["--hours", "1"],
   "a bare word": ["1"],
   "a flag without its value": ["--minutes"],
-  "no time at all": ["--minutes", "0"],
-  "less than no time": ["--minutes=-1"],
+  "zero minutes": ["--minutes", "0"],
+  "negative minutes": ["--minutes=-1"],
   "more than a day": ["--minutes", "1441"],
-  "minutes that are no number": ["--minutes", "1e1"],
+  "minutes that are not plain digits": ["--minutes", "1e1"],
   "a seed that is not whole": ["--seed", "1.5"],
   "a seed that is too large": ["--seed", "4294967296"],
-  "a flag that comes twice": ["--seed", "1", "--seed", "2"],
+  "a repeated flag": ["--seed", "1", "--seed", "2"],
 })) {
-  test(`it does not begin with ${why}`, async () => {
+  test(`the run does not begin with ${why}`, async () => {
     const { code, output } = await chaos(args);
     assert.equal(code, 2, output);
     assert.match(output, /npm run chaos -- \[--minutes M\] \[--seed S\]/);

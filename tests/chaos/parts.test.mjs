@@ -25,7 +25,7 @@ const MB = 1 << 20;
 const scratch = await mkdtemp(join(tmpdir(), "semel-chaos-parts-"));
 after(() => rm(scratch, { recursive: true, force: true }));
 
-test("a seed has one schedule, in which everything happens in every minute; another seed has another", () => {
+test("a seed always gives the same schedule, with every kind of kill in each minute, and the next seed another", () => {
   for (let seed = 0; seed < 50; seed += 1) {
     const schedule = scheduleOf(seed, MINUTE_MS);
     assert.deepEqual(scheduleOf(seed, MINUTE_MS), schedule);
@@ -35,7 +35,7 @@ test("a seed has one schedule, in which everything happens in every minute; anot
   }
 });
 
-test("memory that warms up and stays is level, with noise too; memory that leaks never is, however large the process", async () => {
+test("memory that warms up and then stays counts as level, even with noise; a leak never does, even in a large process", async () => {
   const bound = { requests: 400, bytesARequest: 400 };
   const weighed = async (bytesAt) => {
     let round = 0;
@@ -54,7 +54,7 @@ test("memory that warms up and stays is level, with noise too; memory that leaks
   assert.equal((await weighed((round) => (round < 5 ? 200 : 100 + round) * MB)).isLevel, false);
 });
 
-test("a whole run fails where something never happened, and says what; a short one need not have all", () => {
+test("a whole run fails, and names what, if some fault never happened; a shorter run need not have all", () => {
   const faults = ["requestsCut", "answersCut", "requestsTruncated", "answersTruncated", "requestsStalled", "answersStalled", "duplicates", "unreachable"];
   const others = ["serverKills", "browserKills", "nodeKills", "fills", "refusedByFullDisk", "batches", "madeInSessions", "fenced", "tabKills", "sockets"];
   const ofSockets = { socketsCut: 0, socketsTruncated: 0, socketsStalled: 1 };
@@ -74,7 +74,7 @@ test("a whole run fails where something never happened, and says what; a short o
   assert.deepEqual(missing({ ...figures, fills: 0, refusedByFullDisk: 0 }, { ...whole, isSmallDisk: false }), []);
 });
 
-test("a tab that goes with its browser is none that was killed", async () => {
+test("a tab that is killed with its browser does not count as a tab killed alone", async () => {
   const tab = { evaluate: async () => [], once: (event, told) => told(), goto: async () => {}, close: async () => {} };
   const browser = { errors: [], tab: async () => tab, kill: async () => {}, start: async () => {} };
   const book = new SessionBook({ seed: 1, name: "tabs", first: 0, isContended: true });
@@ -87,7 +87,7 @@ test("a tab that goes with its browser is none that was killed", async () => {
   assert.deepEqual([tabs.kills, tabs.killsAlone], [1, 1]);
 });
 
-test("what a page keeps is weighed, on the heap, beside it and in wasm; what it drops is not", async (t) => {
+test("the weighing of a page counts what it keeps on the heap, beside it and in wasm, and not what it drops", async (t) => {
   const ends = [];
   t.after(async () => {
     for (const end of ends) await end();
@@ -111,7 +111,7 @@ test("what a page keeps is weighed, on the heap, beside it and in wasm; what it 
   }
 });
 
-test("a journal has what was changed before the process died, and not what was torn", async () => {
+test("a journal keeps what was changed before the process died, without the torn last line", async () => {
   const path = join(scratch, "journal");
   const bytes = (...values) => Uint8Array.from(values);
   const first = new Journal(path);
@@ -131,7 +131,7 @@ test("a journal has what was changed before the process died, and not what was t
   assert.deepEqual((await new Journal(path).load()).map(([id]) => id), ["kept", "changed", "after"]);
 });
 
-test("the look at files finds what is not acknowledged, and what is damaged", async (t) => {
+test("the inspection of files finds unacknowledged records, sessions, and damaged files", async (t) => {
   await buildHelper();
   const ends = [];
   t.after(async () => {

@@ -44,7 +44,7 @@ async function proxied(t, shares) {
   return { seen, proxy, postAll, heard };
 }
 
-test("without faults everything arrives once and is answered", async (t) => {
+test("without faults every request arrives once and is answered", async (t) => {
   const { seen, proxy, postAll, heard } = await proxied(t, CALM);
   assert.equal(heard(await postAll()), REQUESTS);
   assert.equal(seen.length, REQUESTS);
@@ -55,7 +55,7 @@ test("without faults everything arrives once and is answered", async (t) => {
 });
 
 for (const [kind, counts] of [["cut", ["requestsCut", "answersCut"]], ["truncate", ["requestsTruncated", "answersTruncated"]]]) {
-  test(`${kind}: some requests don't arrive, some answers don't, and none is passed in part`, async (t) => {
+  test(`${kind}: some requests don't arrive, some answers don't, and no answer arrives in part`, async (t) => {
     const { seen, proxy, postAll, heard } = await proxied(t, ONLY(kind));
     const answers = await postAll();
     assert.ok(seen.length > 5 && seen.length < REQUESTS - 5, `${seen.length} arrived`);
@@ -67,7 +67,7 @@ for (const [kind, counts] of [["cut", ["requestsCut", "answersCut"]], ["truncate
   });
 }
 
-test("stall: it takes longer, and all of it arrives", async (t) => {
+test("stall: every request and answer arrives, only later", async (t) => {
   const { proxy, postAll, heard } = await proxied(t, ONLY("stall"));
   const startedMs = Date.now();
   assert.equal(heard(await postAll()), REQUESTS);
@@ -85,7 +85,7 @@ test("duplicate: every request arrives twice and is answered once", async (t) =>
 });
 
 for (const [kind, count] of [["cut", "socketsCut"], ["truncate", "socketsTruncated"], ["stall", "socketsStalled"], [undefined, "sockets"]]) {
-  test(`a socket with ${kind ?? "no"} fault: what it counts is what is seen, and what is sent once more comes to the server alone`, async (t) => {
+  test(`a socket with ${kind ?? "no"} fault: the proxy counts what happened, and only the server gets a duplicate`, async (t) => {
     const SOCKETS = 12;
     const [frame, frames] = ["frame of a socket. ".repeat(20), 20];
     const arrived = [];
@@ -127,14 +127,14 @@ for (const [kind, count] of [["cut", "socketsCut"], ["truncate", "socketsTruncat
   });
 }
 
-test("while there is no target connections break", async (t) => {
+test("while there is no target, connections break and are counted as unreachable", async (t) => {
   const proxy = await startProxy({ target: () => undefined, seed: 3 });
   t.after(() => proxy.close());
   await assert.rejects(fetch(proxy.url), TypeError);
   assert.equal(proxy.counts.unreachable, 1);
 });
 
-test("answers that break off near the end of their head are sent for again, by a page too", { timeout: 240_000 }, async (t) => {
+test("a page sends again what had an answer that broke off, and each deposit is made once", { timeout: 240_000 }, async (t) => {
   const server = await serve(after, "ledger");
   const browser = await browse(after);
   const proxy = await startProxy({ target: () => new URL(server.url), seed: 5, shares: { ...CALM, truncate: 0.7 } });

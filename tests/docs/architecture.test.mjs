@@ -18,7 +18,7 @@ async function partsOf(folder) {
   return entries.map((entry) => (entry.isDirectory() ? `${entry.name}/` : entry.name)).filter((name) => !["lib.rs", "mod.rs", "tests/"].includes(name));
 }
 
-test("each part of the core is in its tables, once, and all that is in them is there", async () => {
+test("ARCHITECTURE.md names each part of the core once in its tables, and no part that does not exist", async () => {
   const [shared, server, client] = section("### The core, by file").split(/\| in `(?:server|client)\/` \|/);
   const isMeant = (name) => /\.rs$|\/$/.test(name);
   const first = (table) => table.split("\n").filter((line) => line.startsWith("| `")).flatMap((line) => namesIn(line.split("|")[1]).filter(isMeant));
@@ -55,7 +55,7 @@ function named(file, source) {
   });
 }
 
-test("each room of the server knows those before it in the table, and none after it", async () => {
+test("each room of the server uses only rooms that stand before it in the table", async () => {
   const root = join(ROOT, "core/src/server");
   const table = section("### The core, by file").split("| in `server/` |")[1].split("| in `client/` |")[0];
   const rows = table.split("\n").filter((line) => line.startsWith("| `"));
@@ -78,7 +78,7 @@ test("each room of the server knows those before it in the table, and none after
   assert.ok(found > 200, "what files name of other rooms is found");
 });
 
-test("each file of the SDK's host, and of the worker's, is named, and no other", async () => {
+test("ARCHITECTURE.md names each file of the SDK's host and of the Worker, and no other", async () => {
   for (const [folder, title] of [["sdk/js", "## The way of a request through the client"], ["worker", "### The Worker, by file"]]) {
     const rows = section(title).split("\n").filter((line) => line.startsWith("| `"));
     const files = (await partsOf(folder)).filter((name) => name.endsWith(".js") && name !== "index.js");
@@ -86,12 +86,12 @@ test("each file of the SDK's host, and of the worker's, is named, and no other",
   }
 });
 
-test("each folder of tests is named", async () => {
+test("ARCHITECTURE.md names each folder of tests", async () => {
   const folders = (await partsOf("tests")).filter((name) => name.endsWith("/"));
   assert.deepEqual(folders.filter((name) => !section("### The tests").includes(`\`tests/${name}\``)), []);
 });
 
-test("each path that is named is there", () => {
+test("each path that ARCHITECTURE.md names exists", () => {
   const paths = [...text.matchAll(/`((?:core|sdk|worker|www|tests|scripts|docs|examples)\/[\w./-]*)`/g)].map(([, path]) => path);
   assert.deepEqual(paths.filter((path) => !existsSync(join(ROOT, path))), []);
   assert.ok(paths.length > 50, String(paths.length));

@@ -10,7 +10,7 @@ import { Semel } from "../../sdk/npm/node.js";
 
 const AsyncFunction = (async () => {}).constructor;
 
-test("the fetch for tests answers a change, and is asked for it once", async () => {
+test("the README's fetch for tests answers a change, and the SDK sends that change to it once", async () => {
   const readme = await readFile(new URL("../../sdk/npm/README.md", import.meta.url), "utf8");
   const [, code] = /<!-- fake -->\n```js\n([\s\S]*?)```/.exec(readme) ?? [];
   assert.ok(code, "the README has it");
@@ -47,7 +47,7 @@ function silent() {
   return { answer, options: { url: "https://worker.test", fetch: async (url, { method }) => (method === "POST" && (await answered), new Response("{}", { headers: headers() })) } };
 }
 
-test("what waits is shown in the page's own words, until it is answered", async () => {
+test("the README's code shows a waiting change in the page's own words until it is answered", async () => {
   const { answer, options } = silent();
   const semel = await Semel.open({ ...options, durability: "memory" });
   const page = await worded(semel, new Map());
@@ -60,7 +60,7 @@ test("what waits is shown in the page's own words, until it is answered", async 
   await semel.close();
 });
 
-test("what another tab sends is shown in words too, until that one has its answer", async (t) => {
+test("the README's code also shows a change of another tab in words, until that change is answered", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "semel-words-"));
   t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }));
   const { answer, options } = silent();

@@ -37,7 +37,7 @@ async function rust(folders) {
 /** The names of the rules, as the source lists them. */
 const rules = async () => [...(await read("core/src/rules.rs")).matchAll(/^ {4}[A-Z]\w+ = "([a-z-]+)",$/gm)].map(([, name]) => name);
 
-test("each promise names a property of the model, tests, and rules, and all are there", async () => {
+test("each promise names one property of the model, tests and rules, and all of them exist", async () => {
   const all = await promises();
   assert.equal(all.length, 38);
   const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
@@ -51,7 +51,7 @@ test("each promise names a property of the model, tests, and rules, and all are 
   }
 });
 
-test("every test that is named anywhere is there", async () => {
+test("every test that docs/guarantees.md names exists", async () => {
   const names = new Set(namesIn((await read("docs/guarantees.md")).replaceAll("\n", " ")));
   const native = await rust(["core/src", "tests/engine/tests"]);
   const inRust = [...names].filter((name) => /^[a-z0-9]+(_[a-z0-9]+){2,}$/.test(name));
@@ -65,7 +65,7 @@ test("every test that is named anywhere is there", async () => {
   assert.deepEqual(others.filter((name) => !texts.includes(`test("${name}"`)), []);
 });
 
-test("every rule is in a promise's lines or in a list, and is found out by both the model and the simulator", async () => {
+test("docs/guarantees.md names every rule, and both the model and the simulator have a check that switches it off", async () => {
   const [names, all, seeds] = [await rules(), await promises(), await read("tests/sim/tests/mutants.rs")];
   const document = await read("docs/guarantees.md");
   const inLists = ["Batches and sockets", "Effects that leave", "Sessions of the client"].flatMap((title) => namesIn(document.split(`\n## ${title}\n`)[1].split("\n## ")[0]));
@@ -79,11 +79,11 @@ test("every rule is in a promise's lines or in a list, and is found out by both 
 });
 
 for (const [of, after, before, many] of [
-  ["what is committed together", "Whatever fails or ends in the middle of a group:", "The model's host", 9],
+  ["requests that are committed together", "Whatever fails or ends in the middle of a group:", "The model's host", 9],
   ["the client's sessions", "In every state that the model reaches:", "The simulator runs", 10],
   ["effects that leave", "The model verifies in every state that it reaches:", "The promises:", 8],
 ]) {
-  test(`what the model holds of ${of} are properties of it`, async () => {
+  test(`the properties that docs/guarantees.md lists of ${of} are the model's`, async () => {
     const text = (await read("docs/guarantees.md")).split(after)[1].split(before)[0];
     const properties = (await read("tests/model/src/properties.rs")).replaceAll('\\"', '"');
     const named = namesIn(text).filter((name) => name !== "no");
@@ -92,14 +92,14 @@ for (const [of, after, before, many] of [
   });
 }
 
-test("the ways in which a host is wrong that commits together are the model's", async () => {
+test("docs/guarantees.md names each flaw that the model has for a host that commits requests together", async () => {
   const text = (await read("docs/guarantees.md")).split("The model's host")[1].split("\n## ")[0];
   const flaws = [...(await read("tests/model/src/groups.rs")).matchAll(/^ {12}Self::\w+ => "([a-z-]+)",$/gm)].map(([, name]) => name);
   assert.equal(flaws.length, 5);
   assert.deepEqual(namesIn(text), flaws);
 });
 
-test("the ways to be wrong that are no rules are the simulator's", async () => {
+test("docs/guarantees.md names each mistake in the host that the simulator has", async () => {
   const text = (await read("docs/guarantees.md")).split("### Mistakes in the host")[1].split("\n## ")[0];
   const [seeds, mutants] = [await read("tests/sim/tests/mutants.rs"), await read("tests/sim/src/mutant.rs")];
   const twins = namesIn(text);
@@ -108,7 +108,7 @@ test("the ways to be wrong that are no rules are the simulator's", async () => {
 });
 
 for (const [what, after, many] of [["the client's host", "\n## The client's host\n", 5], ["the store on disk", "For the store on disk:", 5]]) {
-  test(`what is promised of ${what} names tests that are there`, async () => {
+  test(`each promise of ${what} names tests that exist`, async () => {
     const text = (await read("docs/guarantees.md")).split(after)[1].split("\n## ")[0];
     const promises = text.split(/^- /m).slice(1);
     const known = await sdkTests();
@@ -120,7 +120,7 @@ for (const [what, after, many] of [["the client's host", "\n## The client's host
   });
 }
 
-test("what is played in real browsers names files that are there, and leaves none out", async () => {
+test("docs/guarantees.md names each test file of the scenarios, of Firefox and of WebKit, and no other", async () => {
   const text = (await read("docs/guarantees.md")).split("## In real browsers")[1].split("\n## ")[0];
   const named = namesIn(text).filter((name) => name.endsWith(".test.mjs"));
   const folders = await Promise.all(["scenarios", "firefox", "webkit"].map(async (folder) => (await readdir(join(ROOT, "tests/e2e", folder))).map((name) => `${folder}/${name}`)));

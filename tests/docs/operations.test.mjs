@@ -27,7 +27,7 @@ async function settingsOfCode() {
   return new Set(texts.flatMap((text) => [...text.matchAll(/"(SEMEL_[A-Z_]+)"/g)].map(([, name]) => name)));
 }
 
-test("the settings are the same in the README, in the operator's table, and where they are looked at before a deploy", async () => {
+test("the README, the operator's table and the check before a deploy have the same settings, all of the code's among them", async () => {
   const table = rowsOf(sectionOf(operations, "Settings"));
   assert.deepEqual(table.map(([name]) => name).sort(), SETTINGS.toSorted());
   const code = await settingsOfCode();
@@ -36,12 +36,12 @@ test("the settings are the same in the README, in the operator's table, and wher
   assert.deepEqual(readme.toSorted(), SETTINGS.toSorted(), "the README has all of them, and no others");
 });
 
-test("what is a secret is said to be one", () => {
+test("the operator's table marks exactly SEMEL_JWT_KEYS and SEMEL_ADMIN_TOKEN as secrets", () => {
   const secrets = rowsOf(sectionOf(operations, "Settings")).filter(([, kind]) => kind.startsWith("secret")).map(([name]) => name);
   assert.deepEqual(secrets, ["SEMEL_JWT_KEYS", "SEMEL_ADMIN_TOKEN"]);
 });
 
-test("the secrets of the first deploy can be deployed, are new each time and for nobody else to read, and sign a token", async () => {
+test("the secrets of the first deploy are valid, new each time, readable by their owner alone, and sign a token", async () => {
   const [, commands] = /<!-- secrets -->\n\s*```sh\n([\s\S]*?)```/.exec(operations);
   const folder = await mkdtemp(join(tmpdir(), "semel-secrets-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -63,7 +63,7 @@ test("the secrets of the first deploy can be deployed, are new each time and for
   assert.ok(Math.abs(exp - 3600 - Date.now() / 1000) < 60, String(exp));
 });
 
-test("rotating adds a key before the one that is there, both can be deployed, and tokens are signed with the new one", async () => {
+test("rotating puts a new key before the old one, both stay valid, and the new one signs tokens", async () => {
   const [secrets, rotate, token] = ["secrets", "rotate", "token"].map((name) => new RegExp(`<!-- ${name} -->\\n\\s*\`\`\`sh\\n([\\s\\S]*?)\`\`\``).exec(operations)[1]);
   const folder = await mkdtemp(join(tmpdir(), "semel-rotating-"));
   after(() => rm(folder, { recursive: true, force: true }));
@@ -83,7 +83,7 @@ test("rotating adds a key before the one that is there, both can be deployed, an
   assert.equal(JSON.parse(Buffer.from(head, "base64url")).kid, keys[0].kid);
 });
 
-test("the documents name commands and options that are there", async () => {
+test("every npm script and every option of deploy that the documents name exists", async () => {
   const { scripts } = JSON.parse(await read("package.json"));
   const deploy = await read("scripts/deploy.mjs");
   let named = 0;
@@ -100,7 +100,7 @@ test("the documents name commands and options that are there", async () => {
   assert.ok(named >= 5, String(named));
 });
 
-test("what is run by node --test is named by files: a folder is none to some of the versions of Node that do", async () => {
+test("the documents give files, not folders, to node --test, because some versions of Node take no folder", async () => {
   let named = 0;
   for (const file of ["docs/operations.md", "CONTRIBUTING.md", "README.md", "examples/README.md"]) {
     for (const [command, path] of (await read(file)).matchAll(/node --test ([^\s`]+)/g)) {
@@ -111,25 +111,25 @@ test("what is run by node --test is named by files: a folder is none to some of 
   assert.ok(named >= 5, String(named));
 });
 
-test("the core is tested with all that is in it: headers of what a browser loads take no name that is not in lower case", async () => {
+test("every cargo test command for semel-core in CONTRIBUTING.md has --features server", async () => {
   const commands = (await read("CONTRIBUTING.md")).match(/cargo test -p semel-core.*/g);
   assert.deepEqual(commands.filter((command) => !command.includes(" --features server")), []);
 });
 
-test("a crate elsewhere is told to pin what the checkout has", async () => {
+test("docs/handlers.md pins wasm-bindgen at the version of Cargo.toml", async () => {
   const [, told] = /^wasm-bindgen = "(.*)"$/m.exec(await read("docs/handlers.md"));
   const [, pinned] = /^wasm-bindgen = "(.*)"$/m.exec(await read("Cargo.toml"));
   assert.equal(told, pinned);
 });
 
-test("what an operator has to do, and to know before, has its section", () => {
+test("docs/operations.md has a section for each task of an operator", () => {
   const sections = [...operations.matchAll(/^##+ (.*)$/gm)].map(([, title]) => title);
   for (const title of ["First deploy", "A custom domain", "Settings", "Rotating keys", "Upgrade and roll back", "Back in time", "Backups", "A person's data", "To leave again", "What it costs", "Limits of one key", "Splitting a hot key", "What to watch"]) {
     assert.ok(sections.includes(title), title);
   }
 });
 
-test("what a million changes cost adds up", () => {
+test("the table of what a million changes cost adds up, and counts with the measured rows", () => {
   const [, table] = /<!-- cost -->\n[^\n]*\n[^\n]*\n([\s\S]*?)\n<!-- \/cost -->/.exec(operations);
   const rows = table.split("\n").map((line) => line.split("|").slice(1, 5).map((cell) => cell.trim()));
   const costs = rows.slice(0, -1).map(([what, millions, price, cost]) => {

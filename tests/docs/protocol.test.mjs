@@ -8,7 +8,7 @@ import { ROOT } from "../../scripts/setup/paths.mjs";
 
 const read = (path) => readFile(join(ROOT, path), "utf8");
 
-test("the example of health has the members that the code gives, in their order, and the version of the tables", async () => {
+test("the example of health in PROTOCOL.md has the members of the code, in their order, and its versions", async () => {
   const [, text] = /### Health\n[\s\S]*?\n\n(\{"status"[\s\S]*?)\n```/.exec(await read("PROTOCOL.md"));
   const shown = JSON.parse(text);
   const [, code] = /\nfn health\(([\s\S]*?)\n\}/.exec(await read("core/src/server/edge/router.rs"));

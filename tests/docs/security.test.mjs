@@ -22,7 +22,7 @@ async function names() {
   return found;
 }
 
-test("every test that the threat model rests on is there", async () => {
+test("every test that the threat model of SECURITY.md names exists", async () => {
   const rows = (await read("SECURITY.md")).split("\n").filter((line) => /^\| (?!(tries|does|mistake) \|)/.test(line));
   const known = await names();
   const named = rows.flatMap((row) => [...row.split("|")[3].matchAll(/`([^`]+)`/g)].map(([, name]) => name));

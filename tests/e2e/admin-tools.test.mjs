@@ -37,7 +37,7 @@ before(async () => {
   await server.deposit("bob", 1, { firstSent });
 });
 
-test("keys are listed, and one shows what it keeps", LIMIT, async () => {
+test("the command line lists the keys, and shows a key and a record with what they keep", LIMIT, async () => {
   await until(async () => (await asJson(["keys", "--order", "name"])).map(({ key }) => key).join() === "accounts/alice,accounts/bob", "both keys are listed");
   const [shown] = await asJson(["show", KEY]);
   assert.deepEqual([shown.key, shown.records, shown.tombstones, shown.sessions, shown.retentionSeconds, shown.counters.executed], [KEY, 5, 0, 0, 86_400, 5]);
@@ -49,7 +49,7 @@ test("keys are listed, and one shows what it keeps", LIMIT, async () => {
   assert.match((await semel(["show", KEY, ids[0]])).stdout, /Status 200[\s\S]*"balance": 5/);
 });
 
-test("who may not look is told so, and what is not there too", LIMIT, async () => {
+test("a wrong token, an unknown key and an unknown id are told as failures of the command", LIMIT, async () => {
   for (const [args, options, says] of [
     [["keys"], { token: "some-token-or-another" }, /^(The administration token was refused|This token is not the administrator's)\./],
     [["show", "accounts/nobody"], {}, /^There is no such key here\./],
@@ -61,7 +61,7 @@ test("who may not look is told so, and what is not there too", LIMIT, async () =
   }
 });
 
-test("through a network that loses answers, each change is made once", LIMIT, async (t) => {
+test("over a network that loses answers the command makes each change once, and a request that ran stays", LIMIT, async (t) => {
   const proxy = await startLossy({ target: () => server.url, seed: 7, loseAnswers: 0.5, loseRequests: 0.2 });
   t.after(() => proxy.close());
   const cancelled = await semel(["cancel", KEY, "never-sent"], { url: proxy.url });
@@ -75,7 +75,7 @@ test("through a network that loses answers, each change is made once", LIMIT, as
   assert.deepEqual([ran.code, ran.stderr], [1, "It had run already. Its effect and its outcome stay.\n"]);
 });
 
-test("to delete records of a full key makes room in it", LIMIT, async () => {
+test("deleting a record of a full key makes room for another request", LIMIT, async () => {
   const [first, second, third] = Array.from({ length: 3 }, () => randomUUID());
   const send = async (id) => (await server.deposit("full", 1, { id, firstSent: Math.floor(Date.now() / 1000) })).semel;
   assert.deepEqual([await send(first), await send(second), await send(third)], ["executed", "executed", "capacity"]);
@@ -86,7 +86,7 @@ test("to delete records of a full key makes room in it", LIMIT, async () => {
   assert.equal(records, 1);
 });
 
-test("the inspector: from the list to a record and its deletion", LIMIT, async (t) => {
+test("the inspector leads from the list of keys to a record, and deletes that", LIMIT, async (t) => {
   const { visitor } = await labs((end) => t.after(end), server.url);
   const mine = await visitor(t);
   const tab = await mine.open("/inspector");
@@ -105,7 +105,7 @@ test("the inspector: from the list to a record and its deletion", LIMIT, async (
   assert.deepEqual(mine.complaints, []);
 });
 
-test("what is old is forgotten, and a key is deleted with all its data, once, though answers are lost", LIMIT, async (t) => {
+test("forget keeps records that are not old enough, and delete empties a key with one id though answers are lost", LIMIT, async (t) => {
   const [job] = await asJson(["forget", "--before", "1h", "--yes"]);
   assert.deepEqual([job.state, job.keys, job.done], ["done", 3, 3]);
   assert.equal((await semel(["show", KEY, ids[4]])).code, 0, "it is not as old");
@@ -119,7 +119,7 @@ test("what is old is forgotten, and a key is deleted with all its data, once, th
   assert.deepEqual(await server.account("alice"), { id: "alice", balance: 0, entries: 0 });
 });
 
-test("a deleted key is shown as what it is, and goes on from nothing", LIMIT, async () => {
+test("a deleted key shows its fence, and a request first sent after that runs on an empty account", LIMIT, async () => {
   const [shown] = await asJson(["show", KEY]);
   assert.deepEqual([shown.key, shown.fence > 0], [KEY, true]);
   assert.equal((await server.deposit("alice", 1, { id: randomUUID(), firstSent: shown.fence + 1 })).semel, "executed");

@@ -16,7 +16,7 @@ const pathOf = (account, what = "") => `/semel/v1/admin/keys/${encodeURIComponen
 const ask = (account, what) => server.send("GET", pathOf(account, what), { as: ADMIN_TOKEN });
 const remove = (account, what, id = randomUUID()) => server.send("DELETE", pathOf(account, what), { as: ADMIN_TOKEN, id });
 
-test("a key shows what it holds, page by page and over time, and nobody else is told", async () => {
+test("a key shows its figures, its records page by page and over time to the administrator alone", async () => {
   const ids = ["a", "b", "c"];
   for (const id of ids) await server.deposit("shown", 1, { id });
   const shown = (await ask("shown")).json;
@@ -35,7 +35,7 @@ test("a key shows what it holds, page by page and over time, and nobody else is 
   for (const as of [undefined, "alice", "semel:admin"]) assert.equal((await server.send("GET", pathOf("shown"), { as })).semel, "unauthorized");
 });
 
-test("a deleted record never runs again; a deleted key begins anew, and its deletion is replayed over a restart", async () => {
+test("a deleted record never runs again; a deleted key begins anew, and its deletion is replayed after a restart", async () => {
   const firstSent = Math.floor(Date.now() / 1000);
   await server.deposit("gone", 5, { id: "a", firstSent });
   await server.deposit("gone", 7, { id: "b", firstSent });
@@ -52,7 +52,7 @@ test("a deleted record never runs again; a deleted key begins anew, and its dele
   assert.deepEqual([(await server.account("gone")).balance, (await server.account("gone")).entries], [2, 1]);
 });
 
-test("a rule holds for its keys and no others, and a refusal says which limit", async () => {
+test("a key rule applies to its own keys only, and a refusal names the limit that is reached", async () => {
   for (const account of ["small", "smaller"]) {
     for (let n = 0; n < 2; n += 1) assert.equal((await server.deposit(account, 1)).semel, "executed");
     const full = await server.deposit(account, 1);

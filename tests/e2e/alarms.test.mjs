@@ -40,7 +40,7 @@ async function start(t, retentionS = RETENTION_S) {
   };
 }
 
-test("where every alarm fails, requests sweep; and once an alarm is overdue, one does all that it should have done", { timeout: 90_000 }, async (t) => {
+test("while every alarm fails, requests sweep, and once an alarm is overdue a request also registers the key", { timeout: 90_000 }, async (t) => {
   const { server, change, read, alarms, failed, rows, isListed } = await start(t);
   await alarms("fail");
   const [id, firstSent] = [randomUUID(), Math.floor(Date.now() / 1000)];
@@ -62,7 +62,7 @@ test("where every alarm fails, requests sweep; and once an alarm is overdue, one
   await until(isListed, "the key registers after the answer to a request");
 });
 
-test("what an object had set for an alarm that fails is done by the first alarm that does not", { timeout: 90_000 }, async (t) => {
+test("the work of an alarm that fails is done by the first alarm that succeeds, even after a restart", { timeout: 90_000 }, async (t) => {
   const { server, change, alarms, failed, isListed } = await start(t);
   await alarms("fail");
   assert.equal((await change()).semel, "executed");
@@ -72,7 +72,7 @@ test("what an object had set for an alarm that fails is done by the first alarm 
   await until(isListed, "it comes again, and nobody has asked", 60_000);
 });
 
-test("what has ended its object at the first that came to its key is known to the registry, though nobody asks again", { timeout: 60_000 }, async (t) => {
+test("a key whose first request kills its object is known to the registry, though no other request comes", { timeout: 60_000 }, async (t) => {
   const { server, change, isListed } = await start(t, 86_400);
   const id = randomUUID();
   const ways = {

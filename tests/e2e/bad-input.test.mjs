@@ -23,7 +23,7 @@ async function rawDeposit({ path = "/accounts/victim/deposit", lines = [`Idempot
 /** Where the HTTP server itself refuses a request before Semel, it is enough that nothing happens. */
 const REFUSED_BY_SERVER = /^(none|4\d\d) none$/;
 
-test("ids: none, two, too long, control characters, half-quoted", async () => {
+test("ids: a missing, doubled, too long, half-quoted or non-ASCII id, or one with control characters, is refused", async () => {
   const cases = [
     [[], "400 key-missing"],
     [["Idempotency-Key: a", "Idempotency-Key: b"], "400 key-invalid"],
@@ -41,7 +41,7 @@ test("ids: none, two, too long, control characters, half-quoted", async () => {
   }
 });
 
-test("paths: escapes that are none, not UTF-8, controls, ways up, empty segments", async () => {
+test("paths: bad escapes, encoded slashes, dots, control characters and empty segments are refused", async () => {
   const cases = [
     ["/accounts/%00/deposit", "400 key-invalid"],
     ["/accounts/%ff/deposit", "400 key-invalid"],
@@ -66,12 +66,12 @@ test("paths: escapes that are none, not UTF-8, controls, ways up, empty segments
   for (const [path, expected] of cases) assert.equal((await rawDeposit({ path })).summary, expected, path);
 });
 
-test("an unknown method", async () => {
+test("an unknown method is refused", async () => {
   const answer = await server.raw(`BREW /accounts/victim/deposit HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
   assert.match(answer, /^HTTP\/1\.1 (400|404|405|501)/);
 });
 
-test("header injection through ids and keys comes back as nothing", async () => {
+test("header injection through ids, keys and paths is refused or comes back escaped", async () => {
   const key = "accounts%2Fvictim%0d%0ax-injected%3a%20yes";
   for (const bytes of [
     { lines: [`Idempotency-Key: ${randomUUID()}`, `Semel-Key: "${key}"`] },
@@ -86,7 +86,7 @@ test("header injection through ids and keys comes back as nothing", async () => 
   assert.match(answer, /^semel-key: "accounts\/a%22;%20b"\r?$/im);
 });
 
-test("a body that is cut short has no effect, and nobody is told that the server failed", async () => {
+test("a request whose body is cut short gets 503, has no effect, and leaves no line in the log", async () => {
   const [cut, next] = [randomUUID(), randomUUID()];
   const { summary, answer } = await rawDeposit({ lines: [`Idempotency-Key: ${cut}`], length: 500 });
   assert.equal(summary, "503 unavailable");
@@ -96,7 +96,7 @@ test("a body that is cut short has no effect, and nobody is told that the server
   assert.ok(!server.log.includes(cut), server.log);
 });
 
-test("a body that never ends is given up in time: who sends it is told, its connection is closed, and nothing ran", async () => {
+test("a body that never ends gets 503 in time and a closed connection, and nothing runs", async () => {
   const account = randomUUID();
   const begin = (path, ...more) => server.raw([`POST ${path} HTTP/1.1`, "host: x", `idempotency-key: ${randomUUID()}`, "prefer: wait=1", ...more].join("\r\n"), { end: false });
   const answers = await Promise.all([
@@ -109,7 +109,7 @@ test("a body that never ends is given up in time: who sends it is told, its conn
   assert.equal((await server.account(account)).entries, 0);
 });
 
-test("bodies that are no amount are outcomes, and change nothing", async () => {
+test("a body that is no amount gets 400 as its outcome, and changes nothing", async () => {
   const bodies = [
     "", "{}", "[]", "null", "5", '"5"', "[5]", "{", '{"amount":}', '{"amount":0}', '{"amount":-1}', '{"amount":-0}', '{"amount":1.0}', '{"amount":1e3}',
     '{"amount":"1"}', '{"amount":null}', '{"amount":9007199254740992}', '{"amount":1e400}', '{"amount":1,"amount":2}', '{"amount":1}x', '{"amount":9007199254740991}',
@@ -120,13 +120,13 @@ test("bodies that are no amount are outcomes, and change nothing", async () => {
   }
 });
 
-test("a withdrawal of more than there is, and of nonsense", async () => {
+test("a withdrawal of too much gets 409, one of no amount 400, both as outcomes", async () => {
   for (const [body, status] of [['{"amount":101}', 409], ['{"amount":0}', 400], ["", 400]]) {
     const answer = await server.send("POST", "/accounts/victim/withdraw", { id: randomUUID(), body });
     assert.deepEqual([answer.status, answer.semel], [status, "executed"]);
   }
 });
 
-test("an account that nobody knows has nothing, and asking leaves no trace", async () => {
+test("an unknown account has balance 0 and no entries", async () => {
   assert.deepEqual(await server.account("nobody"), { id: "nobody", balance: 0, entries: 0 });
 });

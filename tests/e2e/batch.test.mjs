@@ -34,7 +34,7 @@ async function connect(key, as = token(key)) {
   return socket;
 }
 
-test("a batch has the answers of its requests in their order, and headers of its own", async () => {
+test("a batch answers its requests in their order, each as if sent alone, with headers of its own", async () => {
   const id = randomUUID();
   const answer = await batch("order", [change("/echo", { id, body: "h\u{e9}llo", headers: { "x-a": "1" } }), { method: "GET", path: "/runs" }, change("/echo", { id, body: "h\u{e9}llo" }), change("/gzip"), { method: "HEAD", path: "/runs" }]);
   assert.deepEqual([answer.status, answer.semel, answer.headers.get("semel-key"), answer.headers.get("cache-control")], [200, "executed", '"order"', "no-store"]);
@@ -50,7 +50,7 @@ test("a batch has the answers of its requests in their order, and headers of its
   assert.deepEqual([single.semel, single.text], ["replayed", "h\u{e9}llo"]);
 });
 
-test("a path is that of the same request by itself, whatever is in it and whoever has made a URL of it", async () => {
+test("a path in a batch names the same request as the path sent alone, whatever characters it has", async () => {
   const inUrls = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n)).filter((letter) => !"#%/?\\".includes(letter));
   const elements = inUrls.map((letter) => change(`/echo/a${letter}b?c${letter}d`));
   const answer = await batch("paths", elements);
@@ -61,7 +61,7 @@ test("a path is that of the same request by itself, whatever is in it and whoeve
   }
 });
 
-test("a request that crashes the module: each runs by itself, its crash is counted, and nobody is blamed for a neighbour", async () => {
+test("if a request of a batch crashes the module, each runs alone, and only the one that crashes is poisoned", async () => {
   const [before, panics, after] = [change("/echo"), change("/panic"), change("/echo")];
   const elements = [before, panics, { method: "GET", path: "/runs" }, after];
   const answer = await batch("crash", elements);
@@ -75,7 +75,7 @@ test("a request that crashes the module: each runs by itself, its crash is count
   socket.destroy();
 });
 
-test("a request that crashes the module even while that is counted has a whole problem, and its neighbours their answers", async () => {
+test("a request that also crashes the count of its crash gets a whole problem, and its neighbours run", async () => {
   const answer = await batch("uncounted", [change("/echo"), change("/rule-panics"), change("/echo")]);
   assert.deepEqual(statuses(answer), ["executed", "unavailable", "executed"]);
   const [, { status, headers, body }] = answer.json;
@@ -86,7 +86,7 @@ test("a request that crashes the module even while that is counted has a whole p
   assert.deepEqual([code, executed, retry], ["unavailable", "unknown", "same-id"]);
 });
 
-test("what a frame acknowledges is acknowledged once it runs one by one as well, and its answers fit their places", async () => {
+test("acknowledgements of a frame or batch count even if it runs one by one, and answers keep their places", async () => {
   const [held, panics] = [change("/echo"), change("/panic")];
   const socket = await connect("alone");
   assert.deepEqual(statusesOf(await socket.ask([held])), ["executed"]);
@@ -99,7 +99,7 @@ test("what a frame acknowledges is acknowledged once it runs one by one as well,
   socket.destroy();
 });
 
-test("answers of a batch that runs one by one have no more room than any other's: what has none has run, and the next that fits has its place", async () => {
+test("a batch run one by one keeps the limit on its answers: one that doesn't fit has run, and a later small one fits", async () => {
   const large = Array.from({ length: 5 }, () => change("/large/900000"));
   const elements = [change("/panic"), ...large, change("/echo")];
   const answer = await batch("room", elements);
@@ -108,7 +108,7 @@ test("answers of a batch that runs one by one have no more room than any other's
   assert.equal(await runs("room"), 6);
 });
 
-test("a stack that overflows in a frame is undone like any crash, and its socket goes on", async () => {
+test("a stack overflow in a frame is rolled back like any crash, and the socket goes on", async () => {
   const socket = await connect("overflow");
   assert.deepEqual(statusesOf(await socket.ask([change("/echo"), change("/overflow/1"), change("/fail"), change("/echo")])), ["executed", "rolled-back", "rolled-back", "executed"]);
   assert.deepEqual(statusesOf(await socket.ask([change("/echo")])), ["executed"]);
@@ -140,7 +140,7 @@ async function killedIn(key, elements) {
   assert.equal(await answer, undefined);
 }
 
-test("what may have ended the object before runs by itself, and is counted: the third end poisons it and none of its neighbours", async () => {
+test("a suspect in a batch runs alone and is counted: the third end of the object poisons it, and no neighbour", async () => {
   const firstSent = Math.floor(Date.now() / 1000) - 60;
   const deadly = change("/spin", { firstSent });
   const neighbour = change("/echo", { firstSent });
@@ -154,7 +154,7 @@ test("what may have ended the object before runs by itself, and is counted: the 
   assert.equal(await runs("deadly"), 2);
 });
 
-test("a request of a batch whose deadline has passed by the time that it runs by itself does not run, and says so; what has run is replayed", async () => {
+test("a suspect whose deadline passes while a batch runs one by one does not run, and says attempt-expired", async () => {
   await server.restart();
   // Each is a suspect: it may have crashed the object before. So its start is durable before it runs, and its outcome before the next one starts.
   const firstSent = Math.floor(Date.now() / 1000) - 60;
@@ -170,7 +170,7 @@ test("a request of a batch whose deadline has passed by the time that it runs by
   assert.equal(await runs("late"), elements.length);
 });
 
-test("what ran in a batch though it might have ended the object before is blamed for no end that comes after it", async () => {
+test("a suspect that ran in a batch is not blamed for an end of the object that comes after it", async () => {
   const suspect = change("/echo", { firstSent: Math.floor(Date.now() / 1000) - 60 });
   for (let time = 0; time < 3; time += 1) {
     await server.restart();
@@ -182,7 +182,7 @@ test("what ran in a batch though it might have ended the object before is blamed
   assert.deepEqual(statuses(await batch("blamed", [suspect])), ["replayed"]);
 });
 
-test("who has no token, another's, or one that doesn't allow it, has no effect", async () => {
+test("a batch without a valid token, of another principal, or beyond the token's rights has no effect", async () => {
   const [id, key] = [randomUUID(), "mine"];
   const elements = [change("/echo", { id })];
   assert.deepEqual(statuses(await batch(key, elements)), ["executed"]);
@@ -201,7 +201,7 @@ test("who has no token, another's, or one that doesn't allow it, has no effect",
   assert.equal(await runs(key), 1);
 });
 
-test("what only the router may say is not taken from a client", async () => {
+test("a client can't forge the router's header or the principal, in a request or in a batch", async () => {
   const asker = encodeURIComponent(JSON.stringify({ principal: "mine", grant: {}, ends_ms: null }));
   for (const forged of [asker, "", "%7B"]) {
     const single = await server.send("POST", "/who", { id: randomUUID(), key: '"told"', as: token("mallory"), headers: { "semel-asker": forged } });
@@ -226,7 +226,7 @@ test("a batch that can't be read or is too large runs nothing, and says so", asy
   assert.equal(await runs("bad"), 0);
 });
 
-test("a batch and a frame cost as many requests as they hold, of their principal alone", async () => {
+test("a batch or a frame counts against its principal's rate with as many requests as it holds", async () => {
   const elements = Array.from({ length: (BURST * 2) / 3 }, () => change("/echo"));
   const whole = await batch("costly", elements);
   assert.deepEqual([whole.semel, whole.headers.get("content-type")], ["executed", "application/json"]);
@@ -244,7 +244,7 @@ test("a batch and a frame cost as many requests as they hold, of their principal
   socket.destroy();
 });
 
-test("a frame or a batch that is refused for its rate tells the key's clock, which does not go back with the machine's", async () => {
+test("a frame or batch refused for its rate tells the key's clock, which does not go back with the machine's", async () => {
   const putOn = (ms) => server.send("POST", "/probe/clock", { body: String(ms) });
   const socket = await connect("clock");
   const ask = async (frame) => {
@@ -265,7 +265,7 @@ test("a frame or a batch that is refused for its rate tells the key's clock, whi
   socket.destroy();
 });
 
-test("of a batch that is killed when all but its last have run nothing is kept", { timeout: 60_000 }, async () => {
+test("a batch that is killed while its last request runs keeps nothing of the others", { timeout: 60_000 }, async () => {
   assert.deepEqual(statuses(await batch("middle", [change("/echo")])), ["executed"]);
   // These are no suspects, so they share one commit. A suspect may be older than the object, or has a first-sent in the future, and runs alone.
   const firstSent = Math.floor(Date.now() / 1000);
@@ -277,7 +277,7 @@ test("of a batch that is killed when all but its last have run nothing is kept",
   assert.equal(await runs("middle"), 250);
 });
 
-test("256 requests in one batch are one commit: after a kill all are there or none, and each once", { timeout: 60_000 }, async () => {
+test("250 requests of one batch are one commit: after a kill all or none are kept, and each runs once in the end", { timeout: 60_000 }, async () => {
   for (let round = 0; round < 4; round += 1) {
     const firstSent = await present();
     const key = `killed-${round}`;

@@ -64,12 +64,12 @@ function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
 const apart = (shell) => (isAlone) => (isAlone ? shell : undefined);
 const SHELL = [200, "content-type:application/json\n", undefined, undefined];
 
-test("what can be in one commit is, and the alarm is seen to", async (t) => {
+test("a batch that can be in one commit is one call to the engine, and the alarm is set after it", async (t) => {
   const { log, batch } = key(t, { all: () => [200, "", bytesOf("[1,2]"), undefined] });
   assert.deepEqual([await batch("a", "b"), log], [[200, "[1,2]"], ["all", "wake"]]);
 });
 
-test("what can't goes one by one, each with the room that is left, and nothing else of the object runs meanwhile", async (t) => {
+test("requests of a batch that can't share a commit run one by one in the room left, and nothing else runs meanwhile", async (t) => {
   const rooms = [];
   const one = (id, { room, isAfter }) => (rooms.push([room, isAfter]), [`"${id}"`, room - 10]);
   for (const all of [apart(SHELL), (isAlone) => (isAlone ? SHELL : crash())]) {
@@ -88,7 +88,7 @@ test("what can't goes one by one, each with the room that is left, and nothing e
   }
 });
 
-test("what may have ended the object before, and whose start can't be counted, does not run: that is its answer, and those after it go on", async (t) => {
+test("a request of a batch whose start can't be counted is answered so and does not run, and those after it run", async (t) => {
   const rooms = [];
   const its = key(t, { all: apart(SHELL), one: (id, { room, isAfter }) => (rooms.push([room, isAfter]), [`"${id}"`, room - 10]) });
   its.uncounted = "b";
@@ -98,13 +98,13 @@ test("what may have ended the object before, and whose start can't be counted, d
   assert.deepEqual(rooms, [[most, false], [most - 20, true]]);
 });
 
-test("what can't, and comes during another commit, goes one by one all the same", async (t) => {
+test("a batch that can't be in one commit runs one by one even if it comes during another commit", async (t) => {
   const { turns, batch } = key(t, { all: apart(SHELL) });
   turns.together(() => {});
   assert.deepEqual(await batch("a", "b"), [200, '["a ran","b ran"]']);
 });
 
-test("one that crashes the module is counted, as of its start, and told so; where that crashes as well it is unavailable, and those after it run", async (t) => {
+test("a crash in a batch is counted as of its start, or unavailable if counting crashes too, and later requests run", async (t) => {
   const starts = [];
   const one = (id, { what, nowMs }) => {
     starts.push([id, what, nowMs]);
@@ -120,7 +120,7 @@ test("one that crashes the module is counted, as of its start, and told so; wher
   assert.deepEqual(looks, [1_000, 1_000, 1_000], "whether one may have ended the object before goes by when all of them came");
 });
 
-test("each is told the deadline of its batch, and the time right before it runs, however long what is before that takes to be durable", async (t) => {
+test("each request of a batch gets the deadline of the batch and the time right before it runs, even after slow syncs", async (t) => {
   const runs = [];
   const one = (id, { deadlineMs, nowMs }) => (runs.push([id, deadlineMs, nowMs]), [`"${id}"`, 7]);
   t.mock.timers.enable({ apis: ["Date"], now: 1_000 });
@@ -135,7 +135,7 @@ test("each is told the deadline of its batch, and the time right before it runs,
   assert.deepEqual(runs.at(-1), ["none", undefined, 1_600]);
 });
 
-test("what is refused whole runs none of its requests, and says why; what goes along and crashes the module is told as a failure", async (t) => {
+test("a batch or frame that is refused as a whole runs none of its requests, and a crash in what goes along rejects it", async (t) => {
   const { batch, frame, log } = key(t, { all: apart([429, "semel-status:rate-limited\n", bytesOf("why"), undefined]) });
   assert.deepEqual(await batch("a"), [429, "why"]);
   assert.deepEqual([await frame("a"), log.filter((what) => / a$/.test(what))], [[429, "semel-status:rate-limited\n", bytesOf("why"), undefined], []]);
@@ -144,7 +144,7 @@ test("what is refused whole runs none of its requests, and says why; what goes a
   await assert.rejects(broken("a"), /what goes along with a batch crashes the module/);
 });
 
-test("the answers of a frame are put into its own as they are, and what waits is counted by its bytes", async (t) => {
+test("the answers of a frame are put into its answer unchanged, and a frame that waits counts by its bytes", async (t) => {
   const { frame, took } = key(t, { all: apart(['{"frame":1,"now":5,"answers":[]}']), one: (id) => [`"$& ${id}"`, 0] });
   assert.deepEqual(await frame("a", "b"), ['{"frame":1,"now":5,"answers":["$& a","$& b"]}']);
   const bytes = JSON.stringify({ frame: 1, requests: [{ id: "a", method: "POST" }, { id: "b", method: "POST" }] }).length;

@@ -25,7 +25,7 @@ function message(sizes, length) {
   return Object.assign(its, { headers: new Headers(length === undefined ? {} : { "content-length": String(length) }), body, arrayBuffer: () => new Response(body).arrayBuffer() });
 }
 
-test("a body is read whole up to a mebibyte, whether its length is known before or not, in however many chunks", async () => {
+test("a body of up to 1 MiB is read whole, with or without Content-Length, in any number of chunks", async () => {
   for (const sizes of [[], [5], [3, 4], [MIB], [MIB - 1, 1]]) {
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
     const expected = Buffer.concat(sizes.map((size, at) => Buffer.alloc(size, at + 1)));
@@ -34,7 +34,7 @@ test("a body is read whole up to a mebibyte, whether its length is known before 
   assert.equal((await bodyOf({ headers: new Headers(), body: null })).byteLength, 0);
 });
 
-test("of a larger one there is nothing, and sixteen mebibytes at most are read of it; where its head says more, none", async () => {
+test("a body over 1 MiB is undefined: reading it stops past 16 MiB, and none is read if Content-Length says more", async () => {
   for (const [sizes, length] of [[[MIB, 1]], [[MIB, 1], MIB + 1], [Array(16).fill(MIB)], [[MIB + 1], MIB + 1]]) assert.equal(await bodyOf(message(sizes, length)), undefined, `${sizes} ${length}`);
   const endless = message(Array(100).fill(MIB));
   assert.equal(await bodyOf(endless), undefined);
@@ -43,12 +43,12 @@ test("of a larger one there is nothing, and sixteen mebibytes at most are read o
   assert.deepEqual([await bodyOf(announced), announced.taken], [undefined, 0]);
 });
 
-test("what the runtime decodes is held to the limit by what it becomes, whatever its head says", async () => {
+test("a decoded body is limited by its decoded size, whatever its Content-Length says", async () => {
   assert.equal(await decodedBodyOf(message([MIB, 1], 100)), undefined);
   assert.equal((await decodedBodyOf(message([3, 4], 2))).byteLength, 7);
 });
 
-test("of a body that is thrown away nothing is left, and its client has sent it", async () => {
+test("a body that is thrown away is still read to its end", async () => {
   const thrown = message([MIB, MIB], 2 * MIB);
   assert.deepEqual([await drained(thrown), thrown.taken], [undefined, 2 * MIB]);
 });
@@ -67,7 +67,7 @@ function stopped(t) {
   return (ms) => t.mock.timers.tick(ms);
 }
 
-test("a principal has 32 mebibytes under way, whatever the heads of its bodies say, and others have theirs", (t) => {
+test("a principal may have 32 MiB of requests under way, with 1 MiB for an unknown length, and others have theirs", (t) => {
   stopped(t);
   const room = (principal, request, head = "") => roomFor(request, linesOf(principal) + head, NOW_MS + WAITS_MS);
   const ofHead = linesOf("mallory").length;
@@ -89,12 +89,12 @@ test("a principal has 32 mebibytes under way, whatever the heads of its bodies s
   for (const leave of [...taken, other]) leave();
 });
 
-test("the messages of queues are not refused for room, however many are under way", () => {
+test("messages of queues are never refused for lack of room, however many are under way", () => {
   const message = () => roomFor(chunked, 'semel-principal:"semel:queue"\n', Date.now() + WAITS_MS);
   assert.deepEqual(new Set(Array.from({ length: 100 }, message)), new Set([undefined]));
 });
 
-test("of who left without a word, the room is free again once nobody waits for it any more", (t) => {
+test("the room of a request that is never answered is free again once its caller waits no longer", (t) => {
   const pass = stopped(t);
   const room = (ms) => roomFor(announced(MIB - linesOf("mallory").length), linesOf("mallory"), Date.now() + ms);
   const taken = Array.from({ length: 32 }, (_, n) => room(n < 31 ? WAITS_MS : 2 * WAITS_MS));
@@ -107,7 +107,7 @@ test("of who left without a word, the room is free again once nobody waits for i
   for (const leave of taken) leave();
 });
 
-test("of principals whose requests are over nothing is kept, nor of more than a thousand of those who left without a word", (t) => {
+test("a principal is forgotten once its requests are answered, and over 1,000 with unanswered ones once nobody waits", (t) => {
   const pass = stopped(t);
   const forgotten = t.mock.method(Map.prototype, "delete").mock;
   const room = (principal) => roomFor(announced(MIB), linesOf(principal), NOW_MS + WAITS_MS);

@@ -15,7 +15,7 @@ const byHttp = await serve(after, "upstream", {}, { services });
 const byCall = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: "order" }, { services });
 
 for (const [by, server] of Object.entries({ fetch: byHttp, call: byCall })) {
-  test(`by ${by}: it is asked once, and its answer is the outcome`, async () => {
+  test(`by ${by}: the service is asked once for a change that is sent twice, and its answer is the outcome`, async () => {
     const id = randomUUID();
     const send = () => server.send("POST", "/orders/1", { id, as: "alice", body: "one" });
     const [first, again] = [await send(), await send()];
@@ -30,7 +30,7 @@ for (const [by, server] of Object.entries({ fetch: byHttp, call: byCall })) {
   });
 }
 
-test("what fails is in doubt, and is not asked again", async () => {
+test("a change for which the service answers 500 or throws is in doubt, and the service is not asked again", async () => {
   for (const [server, path] of [[byHttp, "/orders/fails"], [byCall, "/orders/throws"]]) {
     const id = randomUUID();
     const send = () => server.send("POST", path, { id, body: "two" });
@@ -50,7 +50,7 @@ async function given(name) {
   return { id, first, again, times: asked.filter((each) => each.id === id).length };
 }
 
-test("what a call answers is recorded whole, in whatever form an answer can have", async () => {
+test("the answer of a method call is recorded whole, in every form that a service can return", async () => {
   const all = {
     response: [201, '{"made":1}', "application/json"],
     headers: [201, "a,b", "text/csv"],
@@ -77,7 +77,7 @@ test("what a call answers is recorded whole, in whatever form an answer can have
   }
 });
 
-test("what is no answer is in doubt: it is not said that nothing was sent, and nothing else is made of it", async () => {
+test("a method that returns no valid answer leaves the change in doubt, and is not called again", async () => {
   for (const name of ["text", "bigint", "yes", "no-status", "nothing", "beyond", "object", "array", "number", "large", "injected"]) {
     const { id, first, again, times } = await given(name);
     assert.deepEqual([first.semel, first.json.executed, again.semel, times], ["outcome-unknown", "unknown", "outcome-unknown", 1], name);
@@ -85,7 +85,7 @@ test("what is no answer is in doubt: it is not said that nothing was sent, and n
   }
 });
 
-test("an answer that never comes, or never ends, is given up in time, is read no further, and leaves the change in doubt; who waits for the key has its turn", { timeout: 60_000 }, async () => {
+test("an answer that never comes or never ends is given up after the timeout: in doubt, asked once, and the next runs", { timeout: 60_000 }, async () => {
   for (const vars of [{}, { SEMEL_UPSTREAM_METHOD: "order" }]) {
     const server = await serve(after, "upstream", { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "1", ...vars }, { services });
     for (const what of ["never", "half"]) {
@@ -102,7 +102,7 @@ test("an answer that never comes, or never ends, is given up in time, is read no
   }
 });
 
-test("a method that the service lacks is found out before anything is sent: nothing is in doubt, and the id can be used once it is there", async () => {
+test("if the service lacks the method, a change is upstream-unreachable, not sent, and runs under its id later", async () => {
   for (const name of ["odrer", "field", "fetch", "toString"]) {
     const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: name }, { services });
     const id = randomUUID();
@@ -115,14 +115,14 @@ test("a method that the service lacks is found out before anything is sent: noth
   }
 });
 
-test("a method that a later version of the service lacks leaves in doubt what called it, and nothing of what comes after", async () => {
+test("if the service loses its method, the call that finds out is in doubt, and the next is upstream-unreachable", async () => {
   const server = await serve(after, "upstream", { SEMEL_UPSTREAM_METHOD: "order" }, { services });
   const told = [];
   for (const path of ["/orders/renamed", "/orders/1", "/orders/1"]) told.push(await server.send("POST", path, { id: randomUUID(), body: "x" }));
   assert.deepEqual(told.map(({ semel, json }) => [semel, json.executed]), [["executed", undefined], ["outcome-unknown", "unknown"], ["upstream-unreachable", "no"]]);
 });
 
-test("the example: an order that is sent twice is made once, and what is wrong with one stays its answer", async () => {
+test("the example: an order that is sent twice is made once, and the refusal of an invalid order is an outcome", async () => {
   const id = randomUUID();
   const send = () => example.send("POST", "/orders", { id, as: "alice", body: JSON.stringify({ item: "tea" }) });
   const [one, other] = await Promise.all([send(), send()]);

@@ -60,7 +60,7 @@ async function paid(customer, id = randomUUID()) {
   throw new Error("there is no outcome");
 }
 
-test("each payment is charged once, though the provider loses two answers of three", LIMIT, async () => {
+test("each payment is charged once, though the provider loses up to two answers to a charge", LIMIT, async () => {
   const all = await Promise.all(Array.from({ length: 12 }, (_, number) => paid(number % 4)));
   assert.equal(charges.size, 12);
   assert.equal(new Set(all.map(({ payment }) => payment)).size, 12, "each has a charge of its own");
@@ -72,21 +72,21 @@ test("each payment is charged once, though the provider loses two answers of thr
   assert.equal(charges.size, 12, "again, it is the outcome that is recorded");
 });
 
-test("one id of two customers is two payments", LIMIT, async () => {
+test("the same id at the keys of two customers is two payments", LIMIT, async () => {
   const [id, before] = [randomUUID(), charges.size];
   const both = [await paid("one", id), await paid("other", id)];
   assert.notEqual(both[0].payment, both[1].payment);
   assert.equal(charges.size, before + 2);
 });
 
-test("what is no payment is told so, and nobody is charged", LIMIT, async () => {
+test("a path that is no payment is answered 404, and nobody is charged", LIMIT, async () => {
   const before = charges.size;
   const answer = await server.send("POST", "/refunds", { id: randomUUID(), key: '"customers/1"', body: "{}" });
   assert.deepEqual([answer.status, answer.semel], [404, "executed"]);
   assert.equal(charges.size, before);
 });
 
-test("where the price moves between two sendings, nobody hears that a payment was refused that was charged", LIMIT, async () => {
+test("if the price changes between two attempts, a payment that was charged is never reported as refused", LIMIT, async () => {
   const [id, before] = [randomUUID(), charges.size];
   for (let tries = 1; tries <= 3; tries += 1) {
     const answer = await pay("moving", id, '{"price":"moving"}');

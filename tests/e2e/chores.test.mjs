@@ -50,7 +50,7 @@ const failing = (message = "the disk is full") => () => {
   throw message;
 };
 
-test("settings that can't be read fail no alarm: it comes again, for there may be something to send once they can", async (t) => {
+test("an alarm that finds unreadable settings does not fail, logs them, and is set again a minute later", async (t) => {
   const unreadable = failing("SEMEL_KEY_RULES: not JSON");
   const { chores, alarms, notes } = key(t, { engine: { open: unreadable, woken: unreadable, wakes_at: unreadable, key_hash: unreadable }, effects: { wakesMs: Infinity, begin: unreadable } });
   await chores.alarm();
@@ -58,7 +58,7 @@ test("settings that can't be read fail no alarm: it comes again, for there may b
   assert.ok(notes().some((note) => note.includes("SEMEL_KEY_RULES")));
 });
 
-test("an alarm is set only where it is needed sooner than the one that is set, never for what is past or too far", async (t) => {
+test("an alarm is set only if it is needed sooner than the one set; a past time becomes now, and a far one is capped", async (t) => {
   const { chores, due, alarms } = key(t);
   due(undefined);
   assert.deepEqual(alarms.splice(0), []);
@@ -70,7 +70,7 @@ test("an alarm is set only where it is needed sooner than the one that is set, n
   assert.deepEqual(alarms, [NOW + 1e12, NOW + 9_000]);
 });
 
-test("the end of a token needs one too, where the engine needs none or cannot say", async (t) => {
+test("the end of a token of a socket sets the alarm too, where the engine needs none sooner or crashes", async (t) => {
   const { due, alarms, sockets } = key(t, { endsMs: NOW + 7_000 });
   due(undefined);
   due(NOW + 8_000);
@@ -83,7 +83,7 @@ test("the end of a token needs one too, where the engine needs none or cannot sa
   assert.deepEqual(broken.alarms, [NOW + 7_000]);
 });
 
-test("what the object before has set stands; where it can't be asked for, one is set without asking", async (t) => {
+test("an alarm that an earlier object has set stands; if it can't be read, the alarm is set without it", async (t) => {
   const { chores, due, alarms } = key(t, { storage: { getAlarm: async () => NOW + 3_000 } });
   await chores.start();
   due(NOW + 4_000);
@@ -97,7 +97,7 @@ test("what the object before has set stands; where it can't be asked for, one is
   assert.deepEqual(unknown.alarms, [NOW + 4_000]);
 });
 
-test("an alarm that could not be set is set again by the next who needs it, and the log says so", async (t) => {
+test("an alarm that could not be set is set again at the next need, and the log says so", async (t) => {
   for (const setAlarm of [() => Promise.reject(new Error("not now")), failing("not now")]) {
     let asked = 0;
     const { due, notes } = key(t, { storage: { setAlarm: () => ((asked += 1), setAlarm()) } });
@@ -111,7 +111,7 @@ test("an alarm that could not be set is set again by the next who needs it, and 
   }
 });
 
-test("an alarm that has not come for a minute won't: the next request sets it anew, and has its work done beside it", async (t) => {
+test("an alarm that is a minute overdue is set anew by the next request, which also does its work in the background", async (t) => {
   const { due, alarms, log, background, pass } = key(t);
   due(NOW + 1_000);
   await pass(1_000 + MINUTE);
@@ -124,7 +124,7 @@ test("an alarm that has not come for a minute won't: the next request sets it an
   assert.ok(log.includes("woken"));
 });
 
-test("an alarm sweeps, tells the registry, sweeps what that has it forget, and sets the next", async (t) => {
+test("an alarm sweeps, reports to the registry, sweeps what that has freed, and asks the engine for the next alarm", async (t) => {
   let pages = 2;
   const told = [];
   const { chores, log, alarms, pass } = key(t, {
@@ -138,7 +138,7 @@ test("an alarm sweeps, tells the registry, sweeps what that has it forget, and s
   assert.deepEqual([told, alarms], [[["of 4096", "3,3,of 4096"]], []]);
 });
 
-test("a run that fails comes again after a minute, and the log says why; a request that needs one sooner has it", async (t) => {
+test("a failed run is logged and repeated after a minute, or sooner if a request needs an alarm sooner", async (t) => {
   const { chores, due, alarms, notes } = key(t, { engine: { sweep_page: failing() } });
   await chores.alarm();
   assert.deepEqual(alarms, [NOW + MINUTE]);
@@ -150,7 +150,7 @@ test("a run that fails comes again after a minute, and the log says why; a reque
   assert.deepEqual(alarms.slice(2), [NOW + MINUTE], "it is no longer running");
 });
 
-test("a token that ends sooner than a run that failed comes again has its alarm all the same", async (t) => {
+test("the end of a token that comes before the repetition of a failed run still sets its own alarm", async (t) => {
   const { chores, alarms, sockets } = key(t, { engine: { woken: failing() }, endsMs: NOW + 5_000 });
   await chores.alarm();
   sockets.endsMs = NOW + 2 * MINUTE;
@@ -158,7 +158,7 @@ test("a token that ends sooner than a run that failed comes again has its alarm 
   assert.deepEqual(alarms, [NOW + 5_000, NOW + MINUTE]);
 });
 
-test("a registry that fails, or does not answer, keeps no key from sweeping, nor from its next alarm", async (t) => {
+test("a registry that fails or does not answer stops neither the sweep of a key nor its next alarm", async (t) => {
   for (const [registry, said] of [[() => Promise.reject(new Error("gone")), /the registry: Error: gone/], [() => new Promise(() => {}), /the registry: Error: no answer in 10000 ms/]]) {
     const its = key(t, { registry, engine: { report: () => [0, "it"] } });
     its.dueMs = NOW + MINUTE;
@@ -171,14 +171,14 @@ test("a registry that fails, or does not answer, keeps no key from sweeping, nor
   }
 });
 
-test("where no registry is bound, none is told, the engine asks for no alarm for that, and the name of a deleted key goes", async (t) => {
+test("without a registry nothing is reported, the engine is told so, and the name of a deleted key goes", async (t) => {
   const heard = [];
   const { chores, log, notes } = key(t, { engine: { wakes_at: (hasRegistry) => void heard.push(hasRegistry) } });
   await chores.alarm();
   assert.deepEqual([heard, log.includes("report"), log.includes("drop_name"), notes()], [[false], false, true, []]);
 });
 
-test("who waits with an end leaves no timer behind, of which an object has so many", async () => {
+test("within and inTime leave no timer behind once their work has ended", async () => {
   const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
   const before = timers();
   assert.deepEqual([await within(MINUTE, Promise.resolve("answered")), await inTime(MINUTE, async () => "done")], ["answered", "done"]);
@@ -187,7 +187,7 @@ test("who waits with an end leaves no timer behind, of which an object has so ma
   assert.equal(timers(), before);
 });
 
-test("what is more than one run takes goes on with the next alarm, at once", async (t) => {
+test("a sweep that takes more than one run goes on with the next alarm at once", async (t) => {
   const { chores, alarms, pass, log } = key(t, { engine: { sweep_page: () => true } });
   const done = chores.alarm();
   await pass(11_000);
@@ -198,7 +198,7 @@ test("what is more than one run takes goes on with the next alarm, at once", asy
   assert.ok(alarms[0] >= NOW + 10_000 && alarms[0] <= NOW + 10_020, `${alarms[0] - NOW} ms`);
 });
 
-test("who sweeps is alone: another alarm only waits for its end, and requests leave the next to that", async (t) => {
+test("only one alarm sweeps at a time: another one waits for its end, and requests leave the next alarm to it", async (t) => {
   let pages = 2;
   const { chores, due, alarms, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   const done = chores.alarm();
@@ -211,7 +211,7 @@ test("who sweeps is alone: another alarm only waits for its end, and requests le
   assert.deepEqual([alarms, log.filter((name) => name === "woken").length], [[NOW + 1_000], 1]);
 });
 
-test("an alarm that comes while what is overdue is made up for is not over before that is: should the object die meanwhile, it comes again", async (t) => {
+test("an alarm that comes while overdue work runs in the background ends only after that work", async (t) => {
   for (const effects of [undefined, { wakesMs: NOW + 5 * MINUTE, begin: () => {} }]) {
     const { chores, due, alarms, background, pass } = key(t, { effects, registry: () => new Promise(() => {}), engine: { report: () => [0, "it"] } });
     due(NOW + 1_000);
@@ -231,7 +231,7 @@ test("an alarm that comes while what is overdue is made up for is not over befor
   }
 });
 
-test("a page waits for the requests that are in hand, a second at most, and for none that is answered", async (t) => {
+test("a page of the sweep waits at most a second for requests in hand, and not for answered ones", async (t) => {
   let pages = 3;
   const { chores, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   const swept = () => log.filter((name) => name === "sweep_page").length;
@@ -250,7 +250,7 @@ test("a page waits for the requests that are in hand, a second at most, and for 
   assert.equal(swept(), 4);
 });
 
-test("of what was in hand nothing is kept: an object may answer millions", async (t) => {
+test("nothing is kept of requests in hand once they are answered", async (t) => {
   let pages = 2;
   const { chores, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   for (let number = 0; number < 10; number += 1) await chores.during(Promise.resolve());
@@ -261,7 +261,7 @@ test("of what was in hand nothing is kept: an object may answer millions", async
   assert.deepEqual(mock.calls.map(({ arguments: [inHand] }) => inHand), [[]]);
 });
 
-test("what an object looks at when it starts, it looks at page by page, once for all who ask; where it fails nobody waits", async (t) => {
+test("what an object reads at its start is read page by page, once for all callers, and nobody waits if it fails", async (t) => {
   let pages = 4;
   const { chores, log, pass } = key(t, { engine: { open: () => (pages -= 1) > 0 } });
   const [one, other] = [chores.ready(), chores.ready()];
@@ -286,7 +286,7 @@ test("what an object looks at when it starts, it looks at page by page, once for
   assert.ok(broken.log.includes("woken"));
 });
 
-test("who is told to forget says whether all is swept, and the next alarm goes on with what is not", async (t) => {
+test("a forget says whether the sweep is complete, and sets an alarm for what is left", async (t) => {
   let pages = 2;
   const { chores, log, alarms, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
   let forgotten = chores.forget(5);
@@ -298,7 +298,7 @@ test("who is told to forget says whether all is swept, and the next alarm goes o
   assert.deepEqual([await forgotten, alarms.length], [false, 1]);
 });
 
-test("an alarm for what is to be sent alone sends, and sweeps nothing; one that has started its object does all", async (t) => {
+test("an alarm that is due only for effects sends them without a sweep, and one that starts its object does everything", async (t) => {
   const effects = { wakesMs: NOW + 2_000, begun: 0, begin: () => void (effects.begun += 1) };
   const { chores, due, alarms, log, pass } = key(t, { effects });
   due(NOW + 9_000);
@@ -316,7 +316,7 @@ test("an alarm for what is to be sent alone sends, and sweeps nothing; one that 
   assert.ok(woken.log.includes("woken"));
 });
 
-test("an alarm whose object could not look at what is to be sent comes again after a minute, and is over once that is known", async (t) => {
+test("an alarm whose object could not read its effects is repeated after a minute, else only as the engine needs", async (t) => {
   for (const [dueMs, hasFailed, alarms] of [
     [undefined, true, [NOW + MINUTE]],
     [NOW + 24 * 60 * MINUTE, true, [NOW + MINUTE]],
@@ -331,7 +331,7 @@ test("an alarm whose object could not look at what is to be sent comes again aft
   }
 });
 
-test("the alarm of an object that a request has started comes again, too, if the object could not look at what is to be sent", async (t) => {
+test("the alarm of an object that a request started is repeated after a minute too if its effects could not be read", async (t) => {
   for (const [dueMs, begin, alarms] of [
     [undefined, async () => true, [NOW + MINUTE]],
     [undefined, failing("SEMEL_KEY_RULES: not JSON"), [NOW + MINUTE]],
@@ -348,7 +348,7 @@ test("the alarm of an object that a request has started comes again, too, if the
   }
 });
 
-test("after a sweep that failed the alarm is set at once, so what there is to send can still have it sooner", async (t) => {
+test("after a failed sweep the alarm is set at once, and effects that are found later can still have it sooner", async (t) => {
   const begin = async () => {
     await turn();
     its.due(NOW + 5_000);

@@ -67,7 +67,7 @@ test("body-invalid: a malformed control body", async () => {
   }
 });
 
-test("key-mismatch: a key that is not the rule's", () =>
+test("key-mismatch: a Semel-Key other than the key of the rule", () =>
   unchanged("k4", async () => {
     const answer = await server.deposit("k4", 1, { key: '"accounts/other"' });
     assertProblem(answer, 400, "key-mismatch", "no", "after-fix");
@@ -76,7 +76,7 @@ test("key-mismatch: a key that is not the rule's", () =>
     assertProblem(control, 400, "key-mismatch", "no", "after-fix");
   }));
 
-test("unauthorized: where nothing is configured, nobody is served", async (t) => {
+test("unauthorized: a Worker with no authentication configured refuses a change, and still answers health", async (t) => {
   const closed = await serve((end) => t.after(end), "ledger", { SEMEL_OPEN: "false" });
   const refused = await closed.deposit("k5", 1);
   assertProblem(refused, 401, "unauthorized", "no", "after-fix");
@@ -84,7 +84,7 @@ test("unauthorized: where nothing is configured, nobody is served", async (t) =>
   assert.equal((await closed.send("GET", "/semel/v1/health")).status, 200);
 });
 
-test("forbidden: somebody else is authenticated than the request was made under", () =>
+test("forbidden: Semel-Principal names another principal than the one that is authenticated", () =>
   unchanged("k6", async () => {
     const answer = await server.deposit("k6", 1, { as: "mallory", headers: { "semel-principal": '"alice"' } });
     assertProblem(answer, 403, "forbidden", "no", "after-fix");
@@ -108,7 +108,7 @@ test("not-found: an unknown path, method or control path", async () => {
   assertProblem(await server.send("POST", "/accounts"), 400, "key-missing", "no", "after-fix");
 });
 
-test("not-seen: a look-up of an id that was never seen, or is somebody else's", async () => {
+test("not-seen: a look-up of an id that was never seen, or that belongs to another principal", async () => {
   const id = randomUUID();
   const lookUp = (as) => server.send("GET", `${KEYS}accounts%2Fk8/outcomes/${id}`, { as });
   assertProblem(await lookUp("alice"), 404, "not-seen", "unknown", "same-id");
@@ -137,7 +137,7 @@ test("cancelled: an id that was cancelled before it ran never runs", () =>
     assertProblem(await server.deposit("k10", 1, { id }), 410, "cancelled", "no", "never");
   }));
 
-test("a cancellation that comes too late brings the outcome", async () => {
+test("cancelling an id that has run already answers with its outcome", async () => {
   const id = randomUUID();
   const outcome = await server.deposit("k11", 4, { id });
   const late = await server.send("POST", `${KEYS}accounts%2Fk11/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) });
@@ -147,7 +147,7 @@ test("a cancellation that comes too late brings the outcome", async () => {
   assert.equal(late.json.outcome.headers["content-type"], "application/json");
 });
 
-test("acknowledged: after an acknowledgement that rode on a request, or went by itself", async () => {
+test("acknowledged: an id that was acknowledged with a later request, or by a request of its own", async () => {
   const [rides, goes, next] = [randomUUID(), randomUUID(), randomUUID()];
   await server.deposit("k12", 1, { id: rides });
   await server.deposit("k12", 1, { id: goes });
@@ -160,7 +160,7 @@ test("acknowledged: after an acknowledgement that rode on a request, or went by 
   assert.deepEqual(await server.account("k12"), { id: "k12", balance: 3, entries: 3 });
 });
 
-test("an acknowledgement rides on refusals too, and nobody acknowledges for another", async () => {
+test("an acknowledgement on a refused request counts, and a principal can't acknowledge the id of another", async () => {
   const id = randomUUID();
   await server.deposit("k13", 1, { id, as: "alice" });
   await server.deposit("k13", 1, { as: "mallory", ack: `"${id}"` });
@@ -216,7 +216,7 @@ test("health tells versions, limits, retention and clock", async () => {
   assert.equal(String(json.now), headers.get("semel-now"));
 });
 
-test("a browser's preflight is answered with all that it may send", async () => {
+test("a preflight allows all request headers of the protocol, and answers expose all of its response headers", async () => {
   const asked = { "access-control-request-method": "POST", "access-control-request-headers": "x-own" };
   const answer = await server.send("OPTIONS", "/accounts/k17/deposit", { headers: asked });
   assert.equal(answer.status, 204);

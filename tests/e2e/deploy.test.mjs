@@ -59,7 +59,7 @@ async function serve(folder, file, state) {
 
 const deposit = (url, path) => fetch(url + path, { method: "POST", headers: { "idempotency-key": "one" }, body: '{"amount":5}' });
 
-test("what would be uploaded is what was built, byte for byte, and serves nobody before it has keys", LIMIT, async () => {
+test("the upload is what was built, byte for byte, and without keys the uploaded Worker refuses changes", LIMIT, async () => {
   const { folder, printed } = await uploaded("default");
   assert.match(printed, /Missing, unless it was deployed before: SEMEL_JWT_KEYS or SEMEL_JWKS_URL/);
   assert.match(printed, /There is no SEMEL_ADMIN_TOKEN/);
@@ -72,7 +72,7 @@ test("what would be uploaded is what was built, byte for byte, and serves nobody
   assert.deepEqual([page.status, new URL(page.url).pathname], [200, "/docs/"]);
 });
 
-test("the demonstration is deployed by its own file, and executes once", LIMIT, async () => {
+test("the demonstration deploys from its own configuration, and executes a deposit once", LIMIT, async () => {
   const secrets = await secretsFile("good.json", { SEMEL_ADMIN_TOKEN: TOKEN });
   const { folder, printed } = await uploaded("demo", "--config", DEMO, "--open", "--secrets-file", secrets);
   assert.match(printed, /nothing is wrong with them/);
@@ -86,7 +86,7 @@ test("the demonstration is deployed by its own file, and executes once", LIMIT, 
   assert.deepEqual([page.status, new URL(page.url).pathname], [200, "/"]);
 });
 
-test("an open deployment is refused unless it is meant, before anything is built or kept", LIMIT, async () => {
+test("an open deployment without --open is refused before anything is built or written", LIMIT, async () => {
   const outdir = join(scratch, "refused");
   await assert.rejects(dryRun("--config", DEMO, "--outdir", outdir), (error) => {
     assert.match(error.message, /SEMEL_OPEN is true/);
@@ -96,14 +96,14 @@ test("an open deployment is refused unless it is meant, before anything is built
   assert.ok(!existsSync(outdir));
 });
 
-test("an option that is none, and a configuration of a worker that can't be built, are told from the rest", LIMIT, async () => {
+test("an unknown option, and a configuration of a worker that can't be built, are refused with their reasons", LIMIT, async () => {
   await assert.rejects(dryRun("--opne"), /Unknown option '--opne'[\s\S]*--dry-run/);
   const other = join(scratch, "other.toml");
   await writeFile(other, 'name = "other"\nmain = "elsewhere/index.js"\n');
   await assert.rejects(dryRun("--config", other), /elsewhere\/index.js is not a worker that can be built here/);
 });
 
-test("secrets that go along are looked at, and never shown", LIMIT, async () => {
+test("a secrets file is checked before the deployment, and a refusal never shows a secret", LIMIT, async () => {
   const short = await secretsFile("short.json", { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: "swordfish" });
   const broken = join(scratch, "broken.json");
   await writeFile(broken, "SEMEL_ADMIN_TOKEN=swordfish");
@@ -118,7 +118,7 @@ test("secrets that go along are looked at, and never shown", LIMIT, async () => 
   }
 });
 
-test("what the Worker could not read is refused before anything is uploaded, and no secret is shown", LIMIT, async () => {
+test("settings that the Worker could not read are refused before anything is uploaded, and no secret is shown", LIMIT, async () => {
   const folder = workerFolder("ledger");
   const vars = { SEMEL_JWT_AUDIENCE: "semel" };
   const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
@@ -141,7 +141,7 @@ test("what the Worker could not read is refused before anything is uploaded, and
   });
 });
 
-test("every class that the worker exports is bound and has its step, the naive one in the demonstration alone", async () => {
+test("every class that the worker exports has a binding and a migration, NaiveObject in the demonstration alone", async () => {
   const { metafile } = await build({ entryPoints: [join(workerFolder("ledger"), "index.js")], bundle: true, format: "esm", write: false, metafile: true, external: ["cloudflare:workers", "*.wasm"] });
   const [{ exports }] = Object.values(metafile.outputs);
   const exported = exports.filter((name) => name !== "default").sort();
@@ -156,14 +156,14 @@ test("every class that the worker exports is bound and has its step, the naive o
   }
 });
 
-test("the examples, and what the page on handlers shows, run on the runtime as it is tested", async () => {
+test("the examples and docs/handlers.md have the compatibility date and flags that are tested", async () => {
   const folders = (await readdir(join(ROOT, "examples"))).map((name) => join(ROOT, "examples", name, "wrangler.toml")).filter((file) => existsSync(file));
   assert.ok(folders.length > 4, folders.join());
   const runtime = `\ncompatibility_date = ${JSON.stringify(COMPATIBILITY_DATE)}\ncompatibility_flags = ${JSON.stringify(COMPATIBILITY_FLAGS)}\n`;
   for (const file of [...folders, join(ROOT, "docs/handlers.md")]) assert.ok((await readFile(file, "utf8")).includes(runtime), file);
 });
 
-test("settings that would serve nobody, everybody or on a guess are told from those that serve", () => {
+test("the check of settings finds those that would serve nobody or everybody or are ambiguous, and passes the others", () => {
   const vars = { SEMEL_JWT_AUDIENCE: "semel" };
   const given = { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN };
   const nothing = { wrong: [], missing: [], noted: [] };
@@ -205,7 +205,7 @@ test("settings that would serve nobody, everybody or on a guess are told from th
   assert.equal(new Set(SETTINGS).size, SETTINGS.length);
 });
 
-test("keys that would begin empty are refused, unless that is meant", () => {
+test("a deployment with another jurisdiction than the existing keys is refused, unless that is meant", () => {
   const deployment = { given: { SEMEL_JWT_KEYS: KEYS, SEMEL_ADMIN_TOKEN: TOKEN } };
   const judged = (place, places, more) => {
     const vars = { SEMEL_JWT_AUDIENCE: "semel", ...(place !== undefined && { SEMEL_JURISDICTION: place }) };
@@ -241,7 +241,7 @@ async function cloudflare(t, answer) {
   return { env, asked, ask: (args) => wrangler(args, { env }) };
 }
 
-test("a Worker that was never deployed has no secrets and no keys; whoever can't be asked is an error", LIMIT, async (t) => {
+test("a Worker that was never deployed has no secrets and no keys, and an API that refuses is an error with advice", LIMIT, async (t) => {
   let answer;
   const { ask } = await cloudflare(t, () => answer);
   const asked = (of, ...answered) => ((answer = answered), of(CONFIG, ask));
@@ -270,13 +270,13 @@ const deployed = (versions) => (url) => {
 const KEYS_BOUND = { name: "SEMEL", type: "durable_object_namespace", class_name: "SemelObject" };
 const placed = (text) => ({ name: "SEMEL_JURISDICTION", type: "plain_text", text });
 
-test("where the keys are of each version that has traffic, wrangler tells", LIMIT, async (t) => {
+test("wrangler tells the jurisdictions of the keys of every version that has traffic", LIMIT, async (t) => {
   const secret = { name: "SEMEL_JURISDICTION", type: "secret_text" };
   const { ask } = await cloudflare(t, deployed([[KEYS_BOUND, placed("eu")], [KEYS_BOUND], [placed("eu")], [KEYS_BOUND, secret]]));
   assert.deepEqual(await placesAt(CONFIG, ask), ["eu", "", undefined]);
 });
 
-test("what is deployed over keys of another place uploads nothing", LIMIT, async (t) => {
+test("a deployment over keys of another jurisdiction is refused, and uploads nothing", LIMIT, async (t) => {
   const { env, asked } = await cloudflare(t, deployed([[KEYS_BOUND, placed("eu")]]));
   const secrets = await secretsFile("placed.json", { SEMEL_ADMIN_TOKEN: TOKEN });
   const upload = run(process.execPath, [join(ROOT, "scripts/deploy.mjs"), "--config", DEMO, "--open", "--secrets-file", secrets], { env });
@@ -285,7 +285,7 @@ test("what is deployed over keys of another place uploads nothing", LIMIT, async
   assert.deepEqual(asked.filter((each) => !each.startsWith("GET ")), []);
 });
 
-test("wrangler runs on this Node where that is new enough, else on the one beside it", async () => {
+test("wrangler runs on this Node if it is new enough, else on the Node 22 beside it", async () => {
   for (const version of ["22.12.0", "22.20.1", "26.0.0"]) assert.equal(nodeForWrangler(version), process.execPath);
   for (const version of ["20.20.2", "22.11.0"]) assert.match(await run(nodeForWrangler(version), ["--version"]), /^v22\./);
 });

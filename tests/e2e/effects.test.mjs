@@ -53,7 +53,7 @@ function sender(t, { next = [], key = async () => [200, "semel-status:executed\n
   return its;
 }
 
-test("all that may be sent is sent at once, and what came of each is told, and asked what comes then", async (t) => {
+test("all effects that may leave are sent at once, and the engine is told each answer and asked again", async (t) => {
   let answer;
   const answered = new Promise((resolve) => (answer = resolve));
   const its = sender(t, { next: [TO_KEY, TO_KEY], key: () => answered });
@@ -68,20 +68,20 @@ test("all that may be sent is sent at once, and what came of each is told, and a
   assert.deepEqual([its.chances.size, [...its.chances].every(Number.isSafeInteger)], [its.asked, true]);
 });
 
-test("the line of the log that another key's answer has is written where that is heard", async (t) => {
+test("the log line that comes with the answer of another key is written by the object that sent the effect", async (t) => {
   const its = sender(t, { next: [TO_KEY, TO_KEY], key: async () => [200, "semel-status:executed\n", undefined, ...its.lines.splice(0, 1)] });
   its.lines = ['{"message":"its line"}'];
   await its.begin();
   assert.deepEqual([its.told.length, its.notes()], [2, ["its line"]]);
 });
 
-test("where nothing is to be sent, nothing is asked", async (t) => {
+test("if nothing is to be sent, the engine is not asked what to send", async (t) => {
   const its = sender(t);
   await its.begin();
   assert.deepEqual([its.asked, its.woken], [0, 0]);
 });
 
-test("it waits until what is stored was looked at, and for who has the object to itself: to send, and to tell", async (t) => {
+test("effects are sent and answers told only after the start was read and while nobody has the object to itself", async (t) => {
   let looked;
   let through;
   let answer;
@@ -112,7 +112,7 @@ test("it waits until what is stored was looked at, and for who has the object to
   assert.deepEqual(its.told, [[1, 10, 200, "executed", ""]]);
 });
 
-test("who gives no answer in thirty seconds, or fails, has given none", async (t) => {
+test("a target that fails, or gives no answer in 30 s, is told to the engine as without an answer", async (t) => {
   for (const [what, more, says] of [
     [TO_KEY, { key: () => new Promise(() => {}) }, /no answer in 30000 ms/],
     [TO_KEY, { key: () => Promise.reject(new Error("overloaded")) }, /overloaded/],
@@ -129,13 +129,13 @@ test("who gives no answer in thirty seconds, or fails, has given none", async (t
   }
 });
 
-test("what can be no request is told as that, and not sent", async (t) => {
+test("an effect that can't be made into a request is told to the engine as such, and not sent", async (t) => {
   const its = sender(t, { next: [[undefined, "TRACE", "https://api.example/", "", new Uint8Array()]] });
   await its.begin();
   assert.deepEqual([its.told.map(([, , status]) => status), its.calls], [[null], []]);
 });
 
-test("of an answer from outside its status counts, with the first of its body if that comes in time; no redirect is followed, and the rest is let go", async (t) => {
+test("an answer from outside counts by its status and first 4 KiB; no redirect is followed, and the rest is cancelled", async (t) => {
   for (const [body, ms, text] of [["x".repeat(5_000), 0, "x".repeat(4_096)], [undefined, 5_000, ""], [null, 0, ""]]) {
     let isEnded = false;
     const stream = body !== null && new ReadableStream({ pull: (controller) => body && controller.enqueue(new TextEncoder().encode(body)), cancel: () => void (isEnded = true) });
@@ -148,7 +148,7 @@ test("of an answer from outside its status counts, with the first of its body if
   }
 });
 
-test("what waits is asked for again after a second, by one timer; where nothing waits, by none", async (t) => {
+test("effects that wait are asked for again after a second, by a single timer; if none waits there is no timer", async (t) => {
   const its = sender(t, { next: [TO_KEY] });
   its.wakesMs = NOW + 60_000;
   await its.begin();
@@ -163,7 +163,7 @@ test("what waits is asked for again after a second, by one timer; where nothing 
   assert.equal(its.asked, before + 2);
 });
 
-test("where the storage fails, the log says so, and it is asked for again", async (t) => {
+test("if the storage fails as effects are looked up, the log says so, and they are looked up again", async (t) => {
   const its = sender(t, { next: [TO_KEY] });
   Object.assign(its, { wakesMs: NOW, fails: "the disk is full" });
   await its.begin();
@@ -174,7 +174,7 @@ test("where the storage fails, the log says so, and it is asked for again", asyn
   assert.equal(its.told.length, 1);
 });
 
-test("where the storage fails as it is to be told what came of something, that is asked for again", async (t) => {
+test("if the storage fails as an answer is told, the log says so, and the engine is asked again", async (t) => {
   const its = sender(t, { next: [TO_KEY], key: async () => ((its.failsToHear = "the disk is full"), [200, "semel-status:executed\n", undefined]) });
   its.wakesMs = NOW;
   await its.begin();
@@ -184,7 +184,7 @@ test("where the storage fails as it is to be told what came of something, that i
   assert.ok(its.asked > before);
 });
 
-test("who begins while it is asked finds nothing lost", async (t) => {
+test("effects that are added while another begin is under way are sent too", async (t) => {
   const its = sender(t);
   let looked;
   its.ready = new Promise((resolve) => (looked = resolve));
@@ -200,14 +200,14 @@ test("who begins while it is asked finds nothing lost", async (t) => {
   assert.equal(its.told.length, 2);
 });
 
-test("who begins while it is asked hears of the same, and it is asked once", async (t) => {
+test("two calls of begin at once ask the engine once, and both hear that it failed", async (t) => {
   const its = sender(t, { next: [TO_KEY] });
   its.fails = "the disk is full";
   assert.deepEqual(await Promise.all([its.effects.begin(), its.effects.begin()]), [true, true]);
   assert.equal(its.asked, 1);
 });
 
-test("who begins is told where it could not be asked what there is to send", async (t) => {
+test("begin tells whether the engine could not be asked for what is to be sent", async (t) => {
   const its = sender(t, { next: [TO_KEY] });
   its.fails = "the disk is full";
   assert.equal(await its.effects.begin(), true);

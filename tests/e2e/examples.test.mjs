@@ -153,7 +153,7 @@ test("the README shows the examples as they are", async () => {
   }
 });
 
-test("what is packed is the entries, the module, the types, the command line, the workers, the inspector and the licenses", async () => {
+test("the package holds its entries, modules, types, command line, workers, inspector and licenses, and nothing else", async () => {
   assert.equal(packed, "semel-0.1.0.tgz\n");
   const files = await readdir(join(checkout, "examples/browser/node_modules/semel"), { recursive: true });
   const cjs = ["cjs", "cjs/late.cjs", "cjs/semel.cjs", "cjs/session-node.cjs", "cjs/session.cjs", ...["conformance", "file", "index"].flatMap((name) => [`cjs/${name}.cjs`, `cjs/${name}.d.cts`])];
@@ -182,7 +182,7 @@ test("the Node script prints what the README says, though answers are lost", LIM
   assert.equal(proxy.changes.size, 1);
 });
 
-test("a Node script that is killed in mid-request: the next run gets that answer, and makes its own deposit", LIMIT, async (t) => {
+test("after a Node script is killed in mid-request, the next run gets its answer and makes a deposit of its own", LIMIT, async (t) => {
   const proxy = await startLossy({ target: () => server.url, seed: 24, ...UNHEARD });
   t.after(() => proxy.close());
   const before = await server.account("bob");
@@ -251,7 +251,7 @@ for (const [name, example] of Object.entries(pages)) {
     assert.deepEqual([page.complaints(), browser.errors], [[], []]);
   });
 
-  test(`${name}: reloaded in the middle, it recovers the answer to its one deposit`, LIMIT, async (t) => {
+  test(`${name}: a page that is reloaded in mid-request recovers the answer to its one deposit`, LIMIT, async (t) => {
     const { proxy, account, isForm } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNHEARD);
@@ -279,7 +279,7 @@ for (const [name, example] of Object.entries(pages)) {
     assert.deepEqual(browser.errors, []);
   });
 
-  test(`${name}: a deposit that was cancelled was not made, and says so`, LIMIT, async (t) => {
+  test(`${name}: after a cancellation the deposit was not made, and the page says so`, LIMIT, async (t) => {
     const { proxy, account } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNSENT);
@@ -293,7 +293,7 @@ for (const [name, example] of Object.entries(pages)) {
     assert.deepEqual(await page.made(), { deposits: 0, ids: 1 });
   });
 
-  test(`${name}: a deposit whose answer is gone was made, and says so`, LIMIT, async (t) => {
+  test(`${name}: if the outcome is gone, the page says that the deposit was made and its answer is lost`, LIMIT, async (t) => {
     const { proxy, account } = example;
     const page = await open(t, example);
     Object.assign(proxy.settings, UNHEARD);
@@ -306,7 +306,7 @@ for (const [name, example] of Object.entries(pages)) {
     assert.deepEqual(await page.made(), { deposits: 1, ids: 1 });
   });
 
-  test(`${name}: what is refused says why`, LIMIT, async (t) => {
+  test(`${name}: the page says why a deposit was refused`, LIMIT, async (t) => {
     const { proxy, account } = example;
     const page = await open(t, example);
     await server.deposit(account, Number.MAX_SAFE_INTEGER - page.before);
@@ -317,7 +317,7 @@ for (const [name, example] of Object.entries(pages)) {
     await server.send("POST", `/accounts/${account}/withdraw`, { id: randomUUID(), body: JSON.stringify({ amount: balance - page.before }) });
   });
 
-  test(`${name}: a worker that serves nobody is waited for, and the deposit goes on at a reload`, LIMIT, async (t) => {
+  test(`${name}: a deposit waits for a Worker that serves nobody, and is made after a reload once it serves`, LIMIT, async (t) => {
     const page = await open(t, example);
     example.worker = closed;
     t.after(() => (example.worker = server));
@@ -330,7 +330,7 @@ for (const [name, example] of Object.entries(pages)) {
   });
 }
 
-test("browser: of a deposit that a reload leaves to another open tab both tell what has become", LIMIT, async (t) => {
+test("browser: two tabs both say what became of a deposit that a reload of one left behind", LIMIT, async (t) => {
   const { proxy, url } = pages.browser;
   const page = await open(t, pages.browser);
   Object.assign(proxy.settings, UNHEARD);
@@ -353,7 +353,7 @@ test("browser: of a deposit that a reload leaves to another open tab both tell w
 });
 
 for (const [name, example] of Object.entries(pages).filter(([, { isForm }]) => isForm)) {
-  test(`${name}: deposits that are made offline are counted, and each is made once when the network is there again`, LIMIT, async (t) => {
+  test(`${name}: deposits made offline are counted, and each is made once when the network is back`, LIMIT, async (t) => {
     const page = await open(t, example);
     t.after(() => browser.offline(false));
     await page.waits("No changes");
@@ -373,7 +373,7 @@ for (const [name, example] of Object.entries(pages).filter(([, { isForm }]) => i
   });
 }
 
-test("browser: it works under the Content-Security-Policy that examples/README.md asks for", LIMIT, async (t) => {
+test("browser: the example works under the Content-Security-Policy that examples/README.md asks for", LIMIT, async (t) => {
   const { proxy } = pages.browser;
   const policy = `default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' ${proxy.url}`;
   const folder = join(checkout, "examples/browser");
@@ -385,7 +385,7 @@ test("browser: it works under the Content-Security-Policy that examples/README.m
   assert.deepEqual([page.complaints(), browser.errors], [[], []]);
 });
 
-test("react: StrictMode opens once", LIMIT, async (t) => {
+test("react: under StrictMode the module is loaded once and one outbox is opened", LIMIT, async (t) => {
   const { tab } = await open(t, pages.react);
   const modules = await tab.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("/semel.wasm")).length);
   const outboxes = await tab.evaluate(async () => (await navigator.locks.query()).held.length);

@@ -36,14 +36,14 @@ function assertUnavailable(answer) {
   assert.equal(answer.headers.get("semel-key"), null);
 }
 
-test("an object that hangs: the caller has its answer by its deadline, and the id goes on", async () => {
+test("an object that hangs: the caller gets unavailable by its deadline, and the id can be sent again", async () => {
   const [key, id] = ['"hangs"', randomUUID()];
   assertUnavailable(await answersInTime(({ deadline, headers }) => change(key, { id, deadline, headers: { ...headers, ...fault("hangs") } })));
   assert.equal((await change(key, { id })).semel, "executed");
   assert.equal(await runs(key), 1);
 });
 
-test("an object that is busy: who waits behind it has its answer by its deadline, and what was late does not run later", async () => {
+test("an object that is busy: who waits gets unavailable by the deadline, and a late attempt does not run afterwards", async () => {
   const key = '"busy"';
   await change(key);
   const before = await came();
@@ -61,13 +61,13 @@ test("an object that is busy: who waits behind it has its answer by its deadline
   assert.equal(await runs(key), 2 + ids.length);
 });
 
-test("a wait that is asked for ends as well, where there is no deadline", async () => {
+test("Prefer: wait=1 ends the wait for an object that hangs, even without a deadline", async () => {
   const answer = await change('"waits"', { headers: { ...fault("hangs"), prefer: "wait=1", "probe-by": String(1_000 + LATE_MS) } });
   assertUnavailable(answer);
   assert.equal(answer.headers.get("probe-in-time"), "yes");
 });
 
-test("a body that comes slowly: the caller has its answer by its deadline, and what comes late has no effect", async () => {
+test("a body that comes slowly: the caller gets unavailable by its deadline, and the late body has no effect", async () => {
   const [key, id] = ['"slow"', randomUUID()];
   await change(key);
   const { hostname, port } = new URL(server.url);
@@ -96,7 +96,7 @@ test("a body that comes slowly: the caller has its answer by its deadline, and w
   assert.equal((await change(key, { id, body: "x".repeat(bytes) })).semel, "executed");
 });
 
-test("an object that is overloaded: unavailable at once, and nothing ran", async () => {
+test("an object that is overloaded: the caller gets unavailable by its deadline, and nothing ran", async () => {
   const [key, id] = ['"overloaded"', randomUUID()];
   await change(key);
   assertUnavailable(await answersInTime(({ deadline, headers }) => change(key, { id, deadline, headers: { ...headers, ...fault("overloaded") } })));
@@ -105,7 +105,7 @@ test("an object that is overloaded: unavailable at once, and nothing ran", async
 });
 
 for (const when of ["before", "after"]) {
-  test(`an object that is reset ${when} it has run a request: unavailable, the effect is gone with its record, and all before it is there`, async () => {
+  test(`an object that is reset ${when} it has run a request: unavailable, no effect and no record, earlier records stay`, async () => {
     const [key, id, earlier] = [`"reset ${when}"`.replace(" ", "-"), randomUUID(), randomUUID()];
     const first = await change(key, { id: earlier, body: "first" });
     const beside = change(key, { id: randomUUID() });

@@ -36,7 +36,7 @@ function runtime() {
   return { made, WeakRef, ArrayBuffer };
 }
 
-test("it asks for 4 MB every 125 requests, for 32 at most, and for more only after a full collection", async (t) => {
+test("collect allocates 4 MB every 125 requests, 32 MB at most, and more only after a full collection", async (t) => {
   const { made, ...classes } = runtime();
   const ask = await heldOn(t, classes);
   ask(125);
@@ -53,7 +53,7 @@ test("it asks for 4 MB every 125 requests, for 32 at most, and for more only aft
   assert.deepEqual(made.mb, Array(16).fill(4));
 });
 
-test("where there is no WeakRef, or no room for a buffer, it goes without", async (t) => {
+test("without WeakRef collect allocates nothing, and without room for a buffer it tries again every 125 requests", async (t) => {
   const { made, ...classes } = runtime();
   const ask = await heldOn(t, { ...classes, WeakRef: undefined });
   ask(1_000);

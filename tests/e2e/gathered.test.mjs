@@ -39,7 +39,7 @@ const deposits = (semel, account, count) => Promise.all(Array.from({ length: cou
 const inOrder = (answers) => answers.map(({ balance, entries }) => (assert.equal(balance, entries), entries)).sort((one, next) => one - next);
 const upTo = (count, from = 0) => Array.from({ length: count }, (_, n) => from + n + 1);
 
-test("200 at once take a few requests; each is made once, and each caller has its own answer", LIMIT, async (t) => {
+test("200 requests at once take fewer than 100 HTTP requests, each is made once, and each caller has its own answer", LIMIT, async (t) => {
   const { semel, sent, reset } = await outbox(t, ledger.url);
   // The first of these loads the code that sends requests together.
   assert.deepEqual(inOrder(await deposits(semel, "many", BURST)), upTo(BURST));
@@ -55,7 +55,7 @@ test("200 at once take a few requests; each is made once, and each caller has it
   t.diagnostic(JSON.stringify(sent));
 });
 
-test("where requests and answers are lost, batches among them, each is made once all the same", LIMIT, async (t) => {
+test("where a proxy loses requests and answers of an outbox that sends batches, each request is made once", LIMIT, async (t) => {
   const proxy = await startLossy({ target: () => ledger.url, seed: 5, loseRequests: 1 / 10, loseAnswers: 1 / 10, duplicate: 1 / 10, delayMsMax: 5 });
   t.after(() => proxy.close());
   // After a batch is lost, an outbox sends no batches for a minute. So each round has an outbox of its own.
@@ -70,7 +70,7 @@ test("where requests and answers are lost, batches among them, each is made once
   assert.ok(batches > 0 && proxy.counts.lostAnswers > 0, JSON.stringify(proxy.counts));
 });
 
-test("one that crashes the handler is poisoned, and nobody is blamed for being in a batch with it", LIMIT, async (t) => {
+test("a request that crashes the handler is poisoned, and the others of its batch are executed", LIMIT, async (t) => {
   const { semel, sent } = await outbox(t, probe.url);
   const at = (path) => overlapping(semel, path, "crowd").then(({ status }) => status, ({ code }) => code);
   await Promise.all(Array.from({ length: 40 }, () => at("/status/200")));
@@ -82,7 +82,7 @@ test("one that crashes the handler is poisoned, and nobody is blamed for being i
   assert.equal(Number(runs.text) - 1, 79);
 });
 
-test("what the handler has compressed is read by who asked, alone or in a batch, of an outbox or a session", LIMIT, async (t) => {
+test("a caller reads a body that the handler has compressed, alone or in a batch, from an outbox or a session", LIMIT, async (t) => {
   const { semel, sent } = await outbox(t, probe.url);
   const session = await semel.session("gzip", "s");
   const read = async (answer) => [(await answer).headers.get("content-encoding"), await (await answer).text()];
@@ -93,7 +93,7 @@ test("what the handler has compressed is read by who asked, alone or in a batch,
   assert.ok(sent.batches > 1, "of both");
 });
 
-test("what is executed elsewhere, and has no place in a batch, goes by itself, and nobody is told", LIMIT, async (t) => {
+test("requests executed elsewhere go by themselves once a batch of them was tried, and the outbox does not pause", LIMIT, async (t) => {
   const { semel, sent, reset } = await outbox(t, front.url, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
   const order = async (n) => (await overlapping(semel, "/orders", "orders", JSON.stringify({ ref: `r${n}` }))).json();
   const orders = (first) => Promise.all(Array.from({ length: 40 }, (_, n) => order(first + n)));

@@ -73,7 +73,7 @@ function clientOf(key, id = randomUUID()) {
   return { id, heard, leave: () => socket.resetAndDestroy() };
 }
 
-test("what comes while something of its key is under way goes in one call, and each has its own answer; again, its own replay", LIMIT, async () => {
+test("changes that come while one of their key is under way go in one call, each with its own answer and replay", LIMIT, async () => {
   const before = countsOf(await change("many"));
   const ids = times(60, () => randomUUID());
   // All arrive while one change is under way, and then go on together, however slowly each has come.
@@ -99,7 +99,7 @@ test("what comes while something of its key is under way goes in one call, and e
   assert.equal(await runs("many"), 65);
 });
 
-test("what reads, has no id or is too large goes by itself whatever is under way, and so does what is of another key", async (t) => {
+test("reads, changes without an id, large ones and those of other keys are not gathered with what is under way", async (t) => {
   globalThis.Cloudflare = { compatibilityFlags: { handle_cross_request_promise_resolution: true } };
   t.after(() => delete globalThis.Cloudflare);
   const { placeOf } = await natively("gathering.js");
@@ -113,7 +113,7 @@ test("what reads, has no id or is too large goes by itself whatever is under way
   assert.equal(typeof place({ key: "b" }).leave, "function");
 });
 
-test("where nothing of its key is under way each is a call of its own, and what reads, has no id, or is large has its answer", LIMIT, async () => {
+test("with nothing under way each change is a call of its own; reads and changes without an id or large are answered", LIMIT, async () => {
   for (let number = 1; number <= 5; number += 1) assert.deepEqual(countsOf(await change("alone")).calls, number);
   const { held, before } = await hold("alone");
   const large = "x".repeat(600_000);
@@ -132,7 +132,7 @@ test("where nothing of its key is under way each is a call of its own, and what 
   assert.equal(await runs("alone"), 5 + 1 + 5);
 });
 
-test("a batch goes by itself, though it has an id", LIMIT, async () => {
+test("batches that come while a change of their key is under way are each answered with their own results", LIMIT, async () => {
   const { held, before } = await hold("batches");
   const batch = () => server.send("POST", "/semel/v1/keys/batches/batch", { id: randomUUID(), body: JSON.stringify([{ id: randomUUID(), method: "POST", path: "/echo", body: "one" }]) });
   const answers = times(3, batch);
@@ -142,7 +142,7 @@ test("a batch goes by itself, though it has an id", LIMIT, async () => {
   for (const { status, json } of await Promise.all(answers)) assert.deepEqual([status, json[0].body], [200, "one"]);
 });
 
-test("of two calls that would have too many bytes together each has its own", LIMIT, async () => {
+test("two changes that are too large together go in calls of their own", LIMIT, async () => {
   const bodies = times(4, (number) => String(number).repeat(600_000));
   await change("bytes");
   const answers = await Promise.all(bodies.map((body) => change("bytes", { body })));
@@ -163,14 +163,14 @@ const inOneTurn = async (key, changes, on = server) => {
   return (await on.send("POST", "/probe/together", { body: JSON.stringify(made) })).json;
 };
 
-test("so many go in one call, with so many bytes of heads and bodies, and those beyond in another", LIMIT, async () => {
+test("a call holds at most 256 changes and 1 MiB of heads and bodies, and the next call holds the rest", LIMIT, async () => {
   assert.deepEqual(await gathered(["many", 600, 100, 10, WAITS_MS]), { many: [1, 256, 256, 87] });
   assert.deepEqual(await gathered(["heads", 101, 32_768, 0, WAITS_MS]), { heads: [1, 32, 32, 32, 4] });
   assert.deepEqual(await gathered(["both", 11, 20_000, 500_000, WAITS_MS]), { both: [1, 2, 2, 2, 2, 2] });
   assert.deepEqual(await gathered(["alone", 3, 20_000, (1 << 20) - 19_999, WAITS_MS]), { alone: [1, 1, 1] });
 });
 
-test("what comes in further turns goes along as long as it comes, and no longer than so many turns", LIMIT, async () => {
+test("a call gathers changes while one comes at least every second turn, for 20 turns at most", LIMIT, async () => {
   const apart = (turns) => ["apart", 1 + 24, 100, 0, WAITS_MS, turns];
   // The first change of a call waits for up to 20 turns. Each turn, or each second one, brings one more change.
   assert.deepEqual(await gathered(apart(1)), { apart: [1, 20, 4] });
@@ -178,12 +178,12 @@ test("what comes in further turns goes along as long as it comes, and no longer 
   assert.deepEqual(await gathered(apart(3)), { apart: times(25, () => 1) });
 });
 
-test("into the module go no more bytes of heads and bodies together either", LIMIT, async () => {
+test("a group with too many bytes of heads and bodies does not go into the module", LIMIT, async () => {
   const fits = async (...all) => (await server.send("POST", "/probe/group", { body: JSON.stringify(all) })).json;
   for (const [all, expected] of [[[256, 1_000, 1_000], true], [[256, 1_000, 4_000], false], [[32, 32_000, 0], true], [[256, 32_000, 0], false]]) assert.equal(await fits(...all), expected, `${all}`);
 });
 
-test("of so many keys at a time is known what is under way, and changes of others go by themselves until one is forgotten", LIMIT, async () => {
+test("what is under way is known for 1,000 keys at a time, and changes of other keys go alone until one is forgotten", LIMIT, async () => {
   const keys = (count, waitMs = WAITS_MS) => times(count, (number) => [`known ${number}`, 1, 100, 0, waitMs]);
   const more = (key) => [key, 3, 100, 0, WAITS_MS];
   const full = await gathered(...keys(1_000), more("beyond"), more("known 7"));
@@ -193,7 +193,7 @@ test("of so many keys at a time is known what is under way, and changes of other
   assert.deepEqual((await gathered(...keys(1_000, 0), more("after"))).after, [1, 2]);
 });
 
-test("the client of who asks for all leaves: the others have their answers, and what it asked for is done once", LIMIT, async () => {
+test("if the client whose request carries a call leaves, the others are answered, and its request is done once", LIMIT, async () => {
   const { held, before } = await hold("leader");
   const leader = clientOf("leader");
   await haveCome(before, 1);
@@ -210,7 +210,7 @@ test("the client of who asks for all leaves: the others have their answers, and 
   assert.equal((await change("leader")).semel, "executed");
 });
 
-test("a call that does not come back: each is answered in its own time, and goes on under its id", LIMIT, async () => {
+test("if a call does not come back, each change is unavailable in its own time, and is done once when sent again", LIMIT, async () => {
   await change("hangs");
   const ids = times(12, () => randomUUID());
   const logged = await printed();
@@ -230,7 +230,7 @@ test("a call that does not come back: each is answered in its own time, and goes
   assert.doesNotMatch((await printed()).slice(logged.length), /different request/, "nobody is told what it has not waited for");
 });
 
-test("of one whose caller waits no longer nothing is under way, however many come meanwhile", LIMIT, async () => {
+test("a change whose caller waits no longer is not under way, however many come meanwhile", LIMIT, async () => {
   const late = change("waits", { headers: { "probe-object": "hangs", prefer: "wait=1" } });
   let isOver = false;
   const over = late.then(({ status }) => {
@@ -243,20 +243,20 @@ test("of one whose caller waits no longer nothing is under way, however many com
   for (let number = 0; number < 3; number += 1) assert.equal((await change("waits", { headers: { "probe-object": "all hangs" } })).semel, "executed");
 });
 
-test("who waits for little of all that go together keeps the others from no answer", LIMIT, async () => {
+test("a caller with a short wait does not shorten the wait of the others in its call", LIMIT, async () => {
   const headers = { "probe-object": "all late 1500" };
   const changes = times(6, (number) => ({ headers: number === 3 ? { ...headers, prefer: "wait=1" } : headers }));
   const statuses = (await inOneTurn("patience", changes)).map(([, semel]) => semel);
   assert.deepEqual(statuses, times(6, (number) => (number === 3 ? "unavailable" : "executed")));
 });
 
-test("where a call fails, so has each that was in it, and none is asked for once more", LIMIT, async () => {
+test("if a call fails, each change in it is unavailable, and none is sent again", LIMIT, async () => {
   const changes = times(4, () => ({ headers: { "probe-object": "all overloaded" } }));
   assert.deepEqual(await inOneTurn("fails", changes), [[200, "executed"], ...times(3, () => [503, "unavailable"])]);
   assert.equal(await runs("fails"), 1);
 });
 
-test("a body that was too large is none, among others too", LIMIT, async () => {
+test("a body that is too large is answered too-large when several come together too, and nothing runs", LIMIT, async () => {
   const large = () => change("too large", { body: "x".repeat((1 << 20) + 1) });
   await change("too large");
   const answers = await Promise.all(times(6, large));
@@ -264,7 +264,7 @@ test("a body that was too large is none, among others too", LIMIT, async () => {
   assert.equal(await runs("too large"), 1);
 });
 
-test("what only those that go together have made necessary is seen to: the registry is told of them", LIMIT, async (t) => {
+test("the registry is told of records that only gathered changes have made", LIMIT, async (t) => {
   const own = await serve((end) => t.after(end), "probe", { SEMEL_REPORT_SECONDS: "1" });
   const listed = async () => (await own.admin("GET", "keys")).json.keys.find(({ key }) => key === "told")?.records;
   const id = randomUUID();
@@ -276,7 +276,7 @@ test("what only those that go together have made necessary is seen to: the regis
   await until(async () => (await listed()) === 3, "the registry knows all");
 });
 
-test("the object ends before their commit is durable: nobody is told an outcome, and each is executed once", LIMIT, async () => {
+test("if the object ends before the commit of gathered changes is durable, all are unavailable, then each runs once", LIMIT, async () => {
   // All arrive while one change is under way, however slowly: a change that is sent by itself would have a commit of its own.
   const { held, before } = await hold("ends");
   const ids = times(20, () => randomUUID());
@@ -293,14 +293,14 @@ test("the object ends before their commit is durable: nobody is told an outcome,
   assert.equal(await runs("ends"), 21);
 });
 
-test("where all that they answer is too much for one call, each has its own answer all the same", LIMIT, async () => {
+test("if the answers of gathered changes are too large for one call, each change still has its own answer", LIMIT, async () => {
   await change("large");
   const answers = await Promise.all(times(40, () => change("large", { path: "/large/900000" })));
   assert.deepEqual(answers.map(({ status, semel, body }) => [status, semel, body.length]), times(40, () => [200, "executed", 900_000]));
   assert.equal(await runs("large"), 41);
 });
 
-test("one that may have ended the object before is in no commit with others", LIMIT, async () => {
+test("a change that may have ended the object before shares its commit with no other", LIMIT, async () => {
   // The object is young for some seconds. Its clock stands, so it stays young until all requests have come.
   const firstSent = Math.floor((await clock("stands for 23")) / 1000);
   const first = await change("young", { firstSent: undefined });
@@ -316,7 +316,7 @@ test("one that may have ended the object before is in no commit with others", LI
   assert.ok(syncs >= 2 * 21, "each is alone in its commit, and so is its start");
 });
 
-test("after a restart, a request that has its outcome is no suspect: alone, among others, in a batch, in a session", LIMIT, async (t) => {
+test("after a restart a request with an outcome is asked for once: alone, gathered, in a batch, in a session", LIMIT, async (t) => {
   const own = await serve((end) => t.after(end), "probe");
   const control = (path, body) => own.send("POST", `/semel/v1/keys/again/${path}`, { id: randomUUID(), body: JSON.stringify(body) });
   const earlier = (id) => change("again", { id, on: own, firstSent: nowS() - 60 });
@@ -343,7 +343,7 @@ test("after a restart, a request that has its outcome is no suspect: alone, amon
   assert.ok(after.syncs - before.syncs < ids.length, `${after.syncs - before.syncs} commits, of which one alone in its own has two`);
 });
 
-test("what the compiler makes of it goes on in the right request too", LIMIT, async (t) => {
+test("code that V8 has optimized resumes each gathered change in its own request", LIMIT, async (t) => {
   // V8 optimises as early as it can, and in the foreground, so that the result doesn't depend on the speed of the machine.
   const soon = ["--no-maglev", "--invocation-count-for-turbofan=20", "--minimum-invocations-after-ic-update=1", "--no-concurrent-recompilation"];
   const optimised = await serve((end) => t.after(end), "probe", {}, { v8Flags: soon });
@@ -354,7 +354,7 @@ test("what the compiler makes of it goes on in the right request too", LIMIT, as
   assert.doesNotMatch(await printed(optimised), /different request/);
 });
 
-test("a runtime that does not see to that is asked for each by itself", LIMIT, async (t) => {
+test("without handle_cross_request_promise_resolution each change is a call of its own", LIMIT, async (t) => {
   const old = await serve((end) => t.after(end), "probe", {}, { compatibilityFlags: ["no_handle_cross_request_promise_resolution"] });
   await change("old", { on: old });
   const answers = await Promise.all(times(40, () => change("old", { on: old })));
@@ -366,7 +366,7 @@ const BODIES = [Buffer.alloc(0), Buffer.from([0]), Buffer.from([0, 255, 0]), Buf
 /** Ids in every form that the header allows, with every special character. */
 const idsOf = (name) => [name, `"${name}"`, `" ${name} "`, `"\\"${name}\\\\'; --"`, `"${name.padEnd(255, "z")}"`];
 
-test("what is written together is what it was: odd ids and bodies, each acknowledged by one after it, on the platform's SQLite", LIMIT, async (t) => {
+test("odd ids and bodies that are written together replay unchanged, and each is acknowledged by a later request", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const send = ({ id, body, ...more }) => server.send("POST", "/echo", { id, body, key: '"odd"', firstSent: nowS(), ...more });
   const statuses = async (calls) => [...new Set((await Promise.all(calls.map(send))).map(({ semel }) => semel))];
@@ -386,7 +386,7 @@ test("what is written together is what it was: odd ids and bodies, each acknowle
   }
 });
 
-test("the largest outcome and what its cancellation makes of it, in one commit with another, are rows that the platform takes", LIMIT, async () => {
+test("the largest outcome and two cancellations that answer with it, in one commit, fit into rows of the platform", LIMIT, async () => {
   const body = Buffer.alloc(1 << 20, 0xff);
   assert.equal((await server.send("POST", "/echo", { id: "largest", key: '"large"', body })).semel, "executed");
   const path = "/semel/v1/keys/large/cancel";
@@ -397,7 +397,7 @@ test("the largest outcome and what its cancellation makes of it, in one commit w
   for (const answer of [...once, ...again]) assert.equal(JSON.parse(answer.body).outcome.body.base64, body.toString("base64"));
 });
 
-test("a body that could not be read is none to the engine, and no empty one, among others too", async () => {
+test("in a group, a body that could not be read reaches the engine as none, and an empty one as empty", async () => {
   const { group } = await natively("gathering.js");
   let told;
   const engine = { group: (_heads, bodies, numbers) => ((told = [[...bodies], [...numbers]]), []) };
@@ -434,7 +434,7 @@ async function placed(t, key) {
   return { place, asked, pass };
 }
 
-test("of those in one call each waits as long as its own client does, whoever of them came last", async (t) => {
+test("each change in a call waits as long as its own client does, whichever of them came last", async (t) => {
   const { place, asked, pass } = await placed(t, "patient");
   const { leave } = place();
   const [patient, impatient] = [place(50_000).told, place(5_000).told];
@@ -445,7 +445,7 @@ test("of those in one call each waits as long as its own client does, whoever of
   leave();
 });
 
-test("what comes while others of its key are asked for goes together as well, though the first of all is over", async (t) => {
+test("changes that come while a call of their key is out go together, even after the first change is over", async (t) => {
   const { place, asked, pass } = await placed(t, "over");
   const { leave } = place();
   const first = place().told;
@@ -461,7 +461,7 @@ test("what comes while others of its key are asked for goes together as well, th
   assert.equal(typeof place().leave, "function", "nothing is under way any more");
 });
 
-test("who comes to an end late, waited for no longer, leaves alone what is under way by then", async (t) => {
+test("a change that ends after its caller's time does not clear what is under way by then", async (t) => {
   const { place, pass } = await placed(t, "late");
   const late = place(1_000);
   await pass(2_000);
@@ -471,7 +471,7 @@ test("who comes to an end late, waited for no longer, leaves alone what is under
   leave();
 });
 
-test("a call that does not come back is waited for no longer than any of those in it are", async (t) => {
+test("a call that does not come back is waited for only until the last of its callers waits no longer", async (t) => {
   const { place, pass } = await placed(t, "gone");
   const ended = [];
   given.waitUntil = (its) => its.then(() => ended.push("it is over"));

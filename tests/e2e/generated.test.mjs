@@ -140,7 +140,7 @@ test(`${REQUESTS} bad requests of seed ${SEED}: no 5xx, no effect, no growth`, a
   }
 });
 
-test("a worker that keeps the id of each request, and nothing else, is found out", async () => {
+test("the check for growth finds a worker that keeps the id of each request", async () => {
   const before = await weigh(server);
   for (let sent = 0; sent < 2_000; sent += 1) await server.send("POST", LEAKING_PATH, { id: `kept-${sent}`, as: alice });
   const { heap } = await weigh(server);

@@ -19,7 +19,7 @@ async function keeps(count, work) {
   assert.equal(await runs(), before + count);
 }
 
-test("a handler that panics: its caller is answered at once, others go on, the third crash is poisoned", () =>
+test("a handler that panics: its caller is answered within its deadline, others run, and the third crash is poisoned", () =>
   keeps(8, async () => {
     const id = randomUUID();
     const crash = () => change("/panic", { id, deadline: Date.now() + 5000 });
@@ -37,7 +37,7 @@ test("a handler that panics: its caller is answered at once, others go on, the t
     assert.equal((await crash()).semel, "poisoned", "it is recorded");
   }));
 
-test("crashes are counted over restarts, each id by itself, and a stack overflow is one", () =>
+test("crashes are counted for each id across restarts, and a stack overflow counts as a crash", () =>
   keeps(0, async () => {
     const [one, other] = [randomUUID(), randomUUID()];
     assert.equal((await change("/overflow/0", { id: one })).semel, "rolled-back");
@@ -48,7 +48,7 @@ test("crashes are counted over restarts, each id by itself, and a stack overflow
     assert.equal((await change("/overflow/0", { id: other })).semel, "rolled-back");
   }));
 
-test("a handler that never returns is counted over the ends of the process, and nobody is blamed for it", async (t) => {
+test("a handler that never returns is poisoned after three ends of the process, and no other request is blamed", async (t) => {
   const hung = await serve((end) => t.after(end), "probe");
   const send = (path, id) => hung.send("POST", path, { id, key });
   await send("/echo", "before");
@@ -68,7 +68,7 @@ test("a handler that never returns is counted over the ends of the process, and 
   for (const id of ["before", "after-0", "after-1", "after-2"]) assert.equal((await send("/echo", id)).semel, "replayed");
 });
 
-test("a suspect that fails without a crash is no longer counted", async (t) => {
+test("a request that fails without a crash is never poisoned, however often the process restarts", async (t) => {
   const fresh = await serve((end) => t.after(end), "probe");
   for (let time = 0; time < 5; time += 1) {
     assert.equal((await fresh.send("POST", "/fail", { id: "fails", key })).semel, "rolled-back");
@@ -77,12 +77,12 @@ test("a suspect that fails without a crash is no longer counted", async (t) => {
   assert.equal((await fresh.send("POST", "/echo", { id: "fails", key })).semel, "executed");
 });
 
-test("a read that panics is answered, and counts for nothing", () =>
+test("a read that panics is answered rolled-back each time, and is never poisoned", () =>
   keeps(0, async () => {
     for (let time = 0; time < 4; time += 1) assert.equal((await read("/panic")).semel, "rolled-back");
   }));
 
-test("rolled-back: what fails leaves nothing, is not recorded, and runs again", () =>
+test("rolled-back: an attempt that fails has no effect, is not recorded, and runs again under its id", () =>
   keeps(1, async () => {
     const reasons = { "/late-sql": /the handler failed: malformed JSON/, "/large/1048577": /rolled back: the handler's body has 1048577 bytes, more than 1048576/ };
     for (const path of ["/fail", "/bad-sql", "/late-sql", "/status/500", "/status/302", "/status/199", "/body-and-status/204", "/large/1048577", "/many-headers/70000", "/bad-header"]) {
@@ -108,7 +108,7 @@ test("fingerprint-mismatch: the same id with another method", () =>
     assert.deepEqual([other.status, other.semel, other.json.executed], [422, "fingerprint-mismatch", "no"]);
   }));
 
-test("unavailable: an object that does not answer in time, for it waits for a body that does not come", () =>
+test("unavailable: a change whose body does not come, once the time that Prefer: wait gives is over", () =>
   keeps(0, async () => {
     const head = ["POST /echo HTTP/1.1", "Host: localhost", "Connection: close", "Content-Length: 5", "Idempotency-Key: late", `Semel-Key: ${key}`, "Prefer: wait=1"];
     const answer = await server.raw(`${head.join("\r\n")}\r\n\r\nab`, { end: false });
@@ -141,7 +141,7 @@ test("an outcome may be a 4xx, a 204 or 1 MiB large", () =>
     }
   }));
 
-test("headers: recorded and replayed as they were, without those that must not be recorded", async () => {
+test("headers of an outcome are recorded and replayed unchanged, without those that must not be recorded", async () => {
   const id = randomUUID();
   for (const semel of ["executed", "replayed"]) {
     const answer = await change("/headers", { id });
@@ -161,7 +161,7 @@ test("headers: recorded and replayed as they were, without those that must not b
   }
 });
 
-test("a body that the handler has encoded is handed on as it is", () =>
+test("a body that the handler has compressed is recorded and replayed as it is", () =>
   keeps(1, async () => {
     const id = randomUUID();
     for (const semel of ["executed", "replayed"]) {
@@ -170,7 +170,7 @@ test("a body that the handler has encoded is handed on as it is", () =>
     }
   }));
 
-test("an integer that a row can't hold as it is fails its statement, and is never another one", () =>
+test("an integer beyond what JavaScript holds exactly fails its statement, and is never rounded", () =>
   keeps(2, async () => {
     for (const most of ["9007199254740991", "-9007199254740991"]) assert.equal((await change(`/integer/${most}`)).text, most);
     for (const beyond of ["9007199254740993", "-9007199254740992", "9223372036854775807", "-9223372036854775808"]) {
@@ -180,12 +180,12 @@ test("an integer that a row can't hold as it is fails its statement, and is neve
     }
   }));
 
-test("an escaped path is the application's, whatever it decodes to", async () => {
+test("a path that is below /semel/ only once it is decoded goes to the handler", async () => {
   const answer = await change("/%73emel/v1/keys/victim/acks", { body: '{"ids":[]}' });
   assert.deepEqual([answer.semel, answer.headers.get("semel-key")], ["executed", key]);
 });
 
-test("any body and content type goes in and comes back, byte for byte", () =>
+test("any body and content type reaches the handler and comes back, byte for byte", () =>
   keeps(4, async () => {
     const bodies = [
       ["application/octet-stream", Buffer.from(Array.from({ length: 256 }, (_, byte) => byte))],
@@ -206,7 +206,7 @@ test("any body and content type goes in and comes back, byte for byte", () =>
     }
   }));
 
-test("a read sees what is committed, and what it writes is undone", () =>
+test("a read runs the handler without a record, and what it writes is undone", () =>
   keeps(0, async () => {
     assert.equal((await read("/echo")).semel, "read");
     assert.equal((await read("/echo")).headers.get("semel-expires"), null);
@@ -221,7 +221,7 @@ test("a path that no rule names is its own key, and Semel-Key may name another",
   assert.equal((await change("/who", { key: '"caf%C3%A9"' })).headers.get("semel-key"), '"caf%C3%A9"');
 });
 
-test("capacity: a key that is full refuses new work, keeps all it has, and opens when something leaves", async (t) => {
+test("capacity: a full key refuses new requests, replays its records, and opens after an acknowledgement", async (t) => {
   const small = await serve((end) => t.after(end), "probe", { SEMEL_RECORDS_MAX: "2" });
   const send = (id, options) => small.send("POST", "/echo", { id, key, ...options });
   await send("one");
@@ -234,7 +234,7 @@ test("capacity: a key that is full refuses new work, keeps all it has, and opens
   assert.equal((await send("three")).semel, "executed");
 });
 
-test("outcome-expired: without first-sent, an id is refused for one more retention after its outcome is gone", async (t) => {
+test("outcome-expired: an id without first-sent is refused after its outcome has expired", async (t) => {
   const short = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "3600" });
   const first = await short.send("POST", "/echo", { id: "a", key });
   const expires = Number(first.headers.get("semel-expires").slice(1));
@@ -247,7 +247,7 @@ test("outcome-expired: without first-sent, an id is refused for one more retenti
   assert.deepEqual([gone.semel, gone.status, gone.json.executed, gone.json.retry], ["outcome-expired", 410, "yes", "never"]);
 });
 
-test("an unreadable setting serves nobody, and the log names it", async (t) => {
+test("with a setting that can't be read every change is unavailable, and the log names the setting", async (t) => {
   const wrong = await serve((end) => t.after(end), "probe", { SEMEL_RETENTION_SECONDS: "for a day" });
   for (const nth of [1, 2]) {
     const answer = await wrong.send("POST", "/echo", { id: "a", key });

@@ -28,7 +28,7 @@ async function holder(t, folder) {
   return { pid: child.pid, kill: () => (child.kill("SIGKILL"), exited) };
 }
 
-test("who has it is told to whoever else wants it; it is free once it is released, or its process is dead", async (t) => {
+test("the holder of a folder is named to others, and the folder is free after a release or the death of the holder", async (t) => {
   const folder = join(scratch, "one");
   const first = await holder(t, folder);
   await assert.rejects(hold(folder, refuse), { message: `held by ${first.pid}` });
@@ -44,7 +44,7 @@ test("who has it is told to whoever else wants it; it is free once it is release
   assert.deepEqual(await readdir(folder), []);
 });
 
-test("another process can have it too: it is free once both are gone", async (t) => {
+test("a folder that is held for a second process too is free only once both are gone", async (t) => {
   const folder = join(scratch, "two");
   const server = await holder(t, join(scratch, "elsewhere"));
   const watching = await hold(folder, refuse);
@@ -57,7 +57,7 @@ test("another process can have it too: it is free once both are gone", async (t)
   (await hold(folder, refuse)).release();
 });
 
-test("a number that was given again holds nothing; what is no holder is left alone", async () => {
+test("a reused process number holds nothing, and files that are no holder are left alone", async () => {
   const folder = join(scratch, "again");
   await mkdir(folder);
   await writeFile(join(folder, `${process.pid}-1-x`), "");
@@ -69,7 +69,7 @@ test("a number that was given again holds nothing; what is no holder is left alo
   assert.deepEqual(await readdir(folder), [".DS_Store"]);
 });
 
-test("of many that want it at once, with what dead ones have left in their way, never two have it", async (t) => {
+test("of many processes that want a folder at once, among leftovers of dead ones, never two hold it", async (t) => {
   const folder = join(scratch, "many");
   const log = join(scratch, "log");
   for (let dead = 0; dead < 3; dead += 1) await (await holder(t, folder)).kill();

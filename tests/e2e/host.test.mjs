@@ -50,7 +50,7 @@ function object(t, engine = {}, sockets = []) {
   return its;
 }
 
-test("what may have ended the object before is started durably, counted once more, and alone in its commit", async (t) => {
+test("the start of a suspect is durable before it runs, is counted once more, and its commit has no other request", async (t) => {
   const { log, ask, alarms, object: its } = object(t, { is_suspect: (_, pathname) => pathname === "/one" });
   const alone = ask();
   await undefined;
@@ -62,7 +62,7 @@ test("what may have ended the object before is started durably, counted once mor
   assert.deepEqual(done.slice(0, 8), ["start false", "sync", "durable", "start true", "handle", "sync", "durable", "handle"]);
 });
 
-test("what may have ended the object before does not run where its start can't be counted: its caller is told what that came to", async (t) => {
+test("a suspect whose start can't be counted does not run, and its caller gets that refusal", async (t) => {
   const { log, ask, alarms } = object(t, { is_suspect: () => true, start: () => [503, "not counted"] });
   assert.deepEqual(await ask(), [503, "not counted"]);
   assert.deepEqual([log.filter((what) => what.startsWith("start") || what === "handle"), alarms], [["start false"], [NOW + 5_000]]);
@@ -71,7 +71,7 @@ test("what may have ended the object before does not run where its start can't b
   assert.deepEqual(await counted.ask(), [200, "handled"]);
 });
 
-test("a young object asks the engine for suspects, an old one only for requests of sessions; if the engine crashes, there is no suspect", async (t) => {
+test("a young object asks the engine for suspects, an old one only for session requests; if that crashes there is none", async (t) => {
   const { log, ask } = object(t);
   const looks = async (lines) => {
     log.length = 0;
@@ -89,7 +89,7 @@ test("a young object asks the engine for suspects, an old one only for requests 
   assert.deepEqual(crashing.log.filter((what) => what.startsWith("start")), []);
 });
 
-test("a crash is counted as of its start, and answered; where that crashes as well, the caller has an answer all the same", async (t) => {
+test("a crash is counted as of the start of its request, and the caller is answered even if counting crashes too", async (t) => {
   const { ask, args } = object(t, { handle: () => (t.mock.timers.tick(500), trap()) });
   assert.deepEqual(await ask(), [500, "counted"]);
   const [[, handled], [, counted]] = args.filter(([name]) => ["handle", "crashed"].includes(name));
@@ -98,7 +98,7 @@ test("a crash is counted as of its start, and answered; where that crashes as we
   assert.deepEqual(await object(t, { handle: trap, crashed: trap }).ask(), [503, "the object crashed"]);
 });
 
-test("what is stored is looked at before anything is asked, and the alarm is seen to after it", async (t) => {
+test("an object reads what is stored before its first request, and sets the alarm after it", async (t) => {
   let pages = 3;
   const { log, ask, alarms } = object(t, { open: () => (pages -= 1) > 0 });
   const asked = ask();
@@ -112,7 +112,7 @@ test("what is stored is looked at before anything is asked, and the alarm is see
   assert.deepEqual(alarms, [NOW + 5_000]);
 });
 
-test("what waits until what is stored was looked at is bounded too: one by one, together and in batches", async (t) => {
+test("requests that wait for the start of an object are limited in bytes, whether alone, gathered or in batches", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   const body = new Uint8Array(1 << 20);
@@ -139,13 +139,13 @@ test("what waits until what is stored was looked at is bounded too: one by one, 
   }
 });
 
-test("how much a key has is told, unless that can't be known now", (t) => {
+test("an object tells how much its key has, and undefined if its engine crashes", (t) => {
   assert.deepEqual(object(t).object.count(), [1, 2]);
   t.mock.reset();
   assert.equal(object(t, { count: trap }).object.count(), undefined);
 });
 
-test("a batch, and a frame, comes after what is stored was looked at, and has the alarm seen to; one of it whose crash can't even be counted has a line of its own", async (t) => {
+test("a batch or frame runs after the start is read and before the alarm is set, and logs a crash it can't count", async (t) => {
   const sent = [];
   const socket = { readyState: 1, deserializeAttachment: () => ({ key: "k", asker: "alice" }), send: (text) => sent.push(text) };
   for (const way of [(its) => its.batch("[]"), (its) => its.object.webSocketMessage(socket, "{}")]) {
@@ -167,7 +167,7 @@ test("a batch, and a frame, comes after what is stored was looked at, and has th
   assert.ok(crashing.lines().includes("a line: the object crashed"));
 });
 
-test("a page of the sweep waits for what has to wait, by a request, among several or on a socket", async (t) => {
+test("a page of the sweep waits for a request that waits for a commit: alone, gathered or on a socket", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   const socket = { readyState: 1, deserializeAttachment: () => ({ key: "k", asker: "alice" }), send: () => {} };
@@ -198,19 +198,19 @@ test("a page of the sweep waits for what has to wait, by a request, among severa
   }
 });
 
-test("an alarm is over when what it came for is done", async (t) => {
+test("an alarm ends only after its sweep is done and the engine was asked for the next", async (t) => {
   const { object: its, log } = object(t);
   await its.alarm();
   assert.deepEqual(log.filter((what) => what !== "open"), ["woken", "sweep_page", "drop_name", "sweep_page", "wakes_at"]);
 });
 
-test("a handler that has something sent is not served where nobody would send it: it would wait for ever, without a word", async (t) => {
+test("an object whose handler has effects to send refuses requests if index.js has no sendBy(Effects)", async (t) => {
   const { log, ask } = object(t, { has_to_send: () => true });
   await assert.rejects(ask(), (told) => told === "the handler has requests sent, and index.js has no sendBy(Effects)");
   assert.ok(!log.includes("handle"), log.join());
 });
 
-test("an object that is ended between two writes leaves no instance behind that others would go on in", async (t) => {
+test("an object whose storage fails between two writes replaces its module instance before it ends", async (t) => {
   const { run, transact } = await natively("storage.js");
   const { object: its, ctx, ask } = object(t);
   await ask();
@@ -226,7 +226,7 @@ test("an object that is ended between two writes leaves no instance behind that 
   assert.deepEqual(done, ["another instance", "ended"]);
 });
 
-test("what waits until what is stored was looked at is bounded in number too, where it comes together", async (t) => {
+test("gathered requests that wait for the start of an object are limited to 4,096", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   let hasMore = true;
@@ -242,7 +242,7 @@ test("what waits until what is stored was looked at is bounded in number too, wh
   for (const [answers] of await Promise.all(asked)) assert.equal(answers.length, 256);
 });
 
-test("of those that come together each is asked once; where any may have ended the object before, nothing is done of them", async (t) => {
+test("gathered requests run once in one group, and none of them runs if any may have ended the object before", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   let suspect;
@@ -257,7 +257,7 @@ test("of those that come together each is asked once; where any may have ended t
   }
 });
 
-test("what comes together during a commit is run as of when it is let go, is told how long that took, and waits with its bytes", async (t) => {
+test("gathered requests run as of the end of a commit, are told how long they waited, and are limited in bytes", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   const numbers = [];
@@ -283,7 +283,7 @@ test("what comes together during a commit is run as of when it is let go, is tol
   assert.equal((await Promise.all(asked)).length, 31);
 });
 
-test("of those that come together no more are run once their answers have 4 MiB, and nothing is done of the others", async (t) => {
+test("gathered requests that run one by one stop once their answers have 4 MiB, and the rest are not run", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   const { object: its, log } = object(t, { group: () => undefined, handle: () => [200, "", new Uint8Array(2 << 20)] });
@@ -292,7 +292,7 @@ test("of those that come together no more are run once their answers have 4 MiB,
   assert.equal(log.filter((what) => what === "handle").length, 2);
 });
 
-test("what comes along with a read in front of other code is done before it is read, and where that fails the read does", async (t) => {
+test("an acknowledgement on a read in front of other code is done before the read, and if it fails the read fails", async (t) => {
   t.mock.method(console, "log", () => {});
   // The Worker makes its router only once, from what is set here at that time.
   Object.assign((given.glue.router ??= {}), { route: () => ["k", "semel-key:k\n", 5_000, undefined, true], read: (ended) => [200, `x-ended:${ended}\n`], unavailable: () => [503, ""] });
@@ -311,7 +311,7 @@ test("what comes along with a read in front of other code is done before it is r
   }
 });
 
-test("what a request takes of its principal's room is there again once it is answered, well or not; who finds none is told so, once its body is read", async (t) => {
+test("the room of a principal is free once requests are answered or fail, and without room a request is refused", async (t) => {
   t.mock.method(console, "log", () => {});
   given.glue.router ??= {};
   Object.assign(routerOf({}), { route: () => ["k", 'semel-principal:"alice"\n', 5_000], unavailable: (detail) => [503, `x-detail:${detail}\n`] });
@@ -329,7 +329,7 @@ test("what a request takes of its principal's room is there again once it is ans
   }
 });
 
-test("what a client says under the router's own names goes no further, wherever it stands; what only ends so does", async () => {
+test("semel-key, semel-principal and semel-from of a client never reach the object, and headers that end so do", async () => {
   given.glue.router ??= {};
   const says = 'semel-key:"k"\n';
   Object.assign(routerOf({}), { route: () => ["k", says, 5_000] });
@@ -344,7 +344,7 @@ test("what a client says under the router's own names goes no further, wherever 
   }
 });
 
-test("those that wait for a commit are asked for at once, and each is answered what it is given for it", async (t) => {
+test("requests that wait for a commit run in one group after it, and each gets its own answer", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
   const group = (heads) => heads.split("POST").slice(1).map((head) => [200, `together ${head.split("\0")[1]}`]);
@@ -354,7 +354,7 @@ test("those that wait for a commit are asked for at once, and each is answered w
   assert.deepEqual(log.filter((what) => what === "group" || what === "handle"), ["handle", "group"]);
 });
 
-test("what waits for a commit, or for who is alone, is bounded in bytes", async (t) => {
+test("requests that wait for a commit, or for one that runs alone, are limited in bytes", async (t) => {
   for (const isSuspect of [false, true]) {
     const { object: its } = object(t, { is_suspect: () => isSuspect });
     const ask = () => its.ask("POST", "/one", "", "", new Uint8Array(1 << 20));
@@ -365,14 +365,14 @@ test("what waits for a commit, or for who is alone, is bounded in bytes", async 
   }
 });
 
-test("a crash where something is under way elsewhere is answered too", (t) => {
+test("a crash of the module while a request is executed elsewhere is answered unavailable", (t) => {
   const { object: its } = object(t, { settle: trap, take_call: trap, wait: trap });
   const args = ["POST", "/one", "", "", undefined, NOW, NOW];
   for (const answer of [its.settled([1, undefined, false, "one"], "ended", args), its.waiting(args)]) assert.deepEqual(answer.slice(0, 2), [503, "the object crashed"]);
   assert.equal(its.taken(), undefined);
 });
 
-test("a socket whose token has ended is closed by the alarm, unless it is gone; who leaves hears that it is closed, and who crashes the module leaves no instance behind", async (t) => {
+test("the alarm closes a socket whose token has ended, a leaving socket is closed, and a crash replaces the instance", async (t) => {
   const closed = [];
   const socketOf = (name, asker) => ({ readyState: 1, deserializeAttachment: () => ({ key: "k", asker, endsMs: NOW, address: "" }), close: (code) => closed.push(code === undefined ? name : `${name} ${code}`) });
   const [ended, gone, left] = ["ended", "gone", "left"].map((name) => socketOf(name, `its\n${name}`));
@@ -390,7 +390,7 @@ test("a socket whose token has ended is closed by the alarm, unless it is gone; 
   assert.deepEqual([closed, restarts], [["stranger 4503"], 1]);
 });
 
-test("who opens a socket where there is no room for one is told so", async (t) => {
+test("a socket is refused with 503 while 100 are open whose clients are not known yet", async (t) => {
   const { ctx, object: its } = object(t);
   const strangers = [];
   ctx.acceptWebSocket = (socket) => strangers.push(socket);
@@ -417,7 +417,7 @@ test("who opens a socket where there is no room for one is told so", async (t) =
   await Promise.all(asked);
 });
 
-test("what an attempt has sent leaves after it, without waiting for an alarm", async (t) => {
+test("effects of an attempt are sent after it, without an alarm", async (t) => {
   let begun = 0;
   sendBy(
     class {

@@ -24,7 +24,7 @@ const SQL = [
 ];
 const quoted = (text) => `"${text.replace(/["\\]/g, (char) => `\\${char}`)}"`;
 
-test("SQL in ids, principals, keys and names of sessions is text, and finds nothing but itself", async () => {
+test("SQL in ids, principals, keys and names of sessions is stored as text, and matches only itself", async () => {
   await server.deposit("sql", 50, { id: "hers", as: "alice" });
   let entries = 1;
   for (const text of SQL) {
@@ -59,7 +59,7 @@ test("SQL in ids, principals, keys and names of sessions is text, and finds noth
   assert.deepEqual(await server.account("sql"), { id: "sql", balance: 50 + 2 * SQL.length, entries });
 });
 
-test("a line of the log is one line, and nothing in it moves a cursor", async (t) => {
+test("a line of the log is one line without control characters, whatever an error message holds", async (t) => {
   const probe = await serve((end) => t.after(end), "probe");
   const bombs = ["a\nsemel: forged", "a\r\nsemel: forged", "\u001b[2J\u001b[31mred", "\u009b31m", "\u0000\u0007", "a\u2028semel: forged", "\u202egnp.exe", "\u200b"];
   for (const what of ["fail-saying", "panic-saying"]) {
@@ -79,7 +79,7 @@ test("a line of the log is one line, and nothing in it moves a cursor", async (t
   assert.doesNotMatch(probe.log.replaceAll("\n", ""), /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202e\u200b]/);
 });
 
-test("header injection: no byte of a request makes a header of the answer", async () => {
+test("header injection: nothing in the headers of a request adds a header to the answer", async () => {
   const smuggled = ["x\r\nx-injected: yes", "x%0d%0ax-injected:%20yes", "x\nx-injected: yes", "x\u010ax-injected: yes"];
   for (const text of smuggled) {
     for (const line of [`Idempotency-Key: "${text}"`, `Semel-Key: "accounts/${text}"`, `Semel-Principal: "${text}"`, `Origin: ${text}`, `Access-Control-Request-Headers: ${text}`, `Authorization: Bearer ${text}`]) {
@@ -92,7 +92,7 @@ test("header injection: no byte of a request makes a header of the answer", asyn
   }
 });
 
-test("what ends a line in Unicode ends no header: what the router says reaches the object, and so does all else", async () => {
+test("a Unicode line separator in a header neither adds a header of the router nor hides the id", async () => {
   const ends = ["\u0085", "\u2028", "\u2029"];
   for (const [n, end] of ends.entries()) {
     for (const name of ["semel-key", "semel-principal"]) {
@@ -111,7 +111,7 @@ test("what ends a line in Unicode ends no header: what the router says reaches t
   assert.match(await server.raw(Buffer.from(head)), /semel-status: executed/i);
 });
 
-test("two requests in the bytes of one: neither is smuggled in", async () => {
+test("request smuggling: of two requests in the bytes of one, the inner one never runs", async () => {
   const inner = `POST /accounts/victim/deposit HTTP/1.1\r\nHost: x\r\nIdempotency-Key: ${randomUUID()}\r\nContent-Length: 12\r\n\r\n{"amount":1}`;
   for (const framing of [
     `Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${inner}`,
@@ -125,7 +125,7 @@ test("two requests in the bytes of one: neither is smuggled in", async () => {
   }
 });
 
-test("a body in chunks is no larger for a smaller length beside it", async () => {
+test("a chunked body over 1 MiB is refused even if a smaller Content-Length stands beside it", async () => {
   for (const [bytes, status] of [[1 << 20, 400], [(1 << 20) + 1, 413]]) {
     const id = randomUUID();
     const head = `POST /accounts/chunks/deposit HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: ${id}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n`;
@@ -134,7 +134,7 @@ test("a body in chunks is no larger for a smaller length beside it", async () =>
   }
 });
 
-test("bombs of JSON are refused or are a handler's own business; none is slow, and none does anything", async () => {
+test("JSON bombs are body-invalid to the protocol, the handler's to refuse, and each costs under 5 s of CPU", async () => {
   const mib = 1 << 20;
   const bombs = {
     brackets: "[".repeat(mib),
@@ -164,7 +164,7 @@ test("bombs of JSON are refused or are a handler's own business; none is slow, a
   }
 });
 
-test("who sends bodies slowly has their own share of memory, and leaves others theirs", async () => {
+test("a principal that sends bodies slowly uses up only its own share of memory", async () => {
   const mib = 1 << 20;
   const { hostname, port } = new URL(server.url);
   const body = Buffer.alloc(mib, " ");

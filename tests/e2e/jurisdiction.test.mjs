@@ -73,7 +73,7 @@ async function bySocket(server, path) {
   return answers[0].body;
 }
 
-test("keys, those that they send to, and the registry are in the jurisdiction that is set, and find each other there", { timeout: 120_000 }, async (t) => {
+test("keys, the targets of their effects, sockets and the registry are in the jurisdiction that is set", { timeout: 120_000 }, async (t) => {
   const server = await serve((end) => t.after(end), "script", PLACED, more);
   const id = randomUUID();
   const early = Math.floor(Date.now() / 1000) - 60;
@@ -99,7 +99,7 @@ test("keys, those that they send to, and the registry are in the jurisdiction th
   assert.deepEqual([late.status, late.semel], [410, "forgotten"]);
 });
 
-test("another setting is another place: what was executed is not known there, and is executed again", { timeout: 120_000 }, async (t) => {
+test("in another jurisdiction a request has no record, and is executed again", { timeout: 120_000 }, async (t) => {
   const server = await serve((end) => t.after(end), "script", {}, more);
   const id = randomUUID();
   const change = async () => (await server.send("POST", "/keys/a/count", { id })).json;
@@ -110,7 +110,7 @@ test("another setting is another place: what was executed is not known there, an
   assert.deepEqual(await change(), { place: "everywhere", n: 1 }, "what is empty is not set");
 });
 
-test("a jurisdiction that is not known serves nobody, and the log says why", { timeout: 120_000 }, async (t) => {
+test("with an unknown jurisdiction a change is unavailable, and the log says why", { timeout: 120_000 }, async (t) => {
   const server = await serve((end) => t.after(end), "script", { SEMEL_JURISDICTION: "atlantis" }, more);
   const id = randomUUID();
   const { status, semel, json } = await server.send("POST", "/keys/a/count", { id });

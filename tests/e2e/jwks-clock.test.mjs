@@ -24,7 +24,7 @@ async function start(t, set = {}) {
   return { told, server, change, putOn };
 }
 
-test("a key that is rotated: the new one is taken after 30 s, the old one is gone with it, and a set that ages is fetched beside", async (t) => {
+test("a rotated key is accepted after 30 s and the old one refused, and an aged key set is refreshed in the background", async (t) => {
   const { told, change, putOn } = await start(t);
   assert.equal(await change("/echo"), "executed");
   told.answer = gives(two);
@@ -41,7 +41,7 @@ test("a key that is rotated: the new one is taken after 30 s, the old one is gon
   end();
 });
 
-test("an issuer that is gone: its keys hold for a day, and are back with it", async (t) => {
+test("the keys of an issuer that is down hold for a day, and are used again once it is back", async (t) => {
   const { told, change, putOn } = await start(t);
   assert.equal(await change("/echo"), "executed");
   told.answer = (response) => response.writeHead(500).end();
@@ -56,7 +56,7 @@ test("an issuer that is gone: its keys hold for a day, and are back with it", as
   assert.equal(await change("/echo"), "executed");
 });
 
-test("a handler that panics gives nobody a rate back, and drops no keys", async (t) => {
+test("a handler that panics resets no rate limit, and drops no fetched keys", async (t) => {
   const { told, server, change } = await start(t, { SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "4" });
   const codes = [];
   // The clock stands, so no time passes in which the rate would allow another request.
@@ -67,7 +67,7 @@ test("a handler that panics gives nobody a rate back, and drops no keys", async 
   assert.equal(told.asked, 1, "the keys are those from before");
 });
 
-test("a handler that panics while the issuer is gone drops no keys, and has the issuer asked no sooner", async (t) => {
+test("a handler that panics while the issuer is down drops no keys, and the issuer is asked no sooner", async (t) => {
   const { told, server, change, putOn } = await start(t);
   assert.equal(await change("/echo"), "executed");
   told.answer = (response) => response.writeHead(500).end();

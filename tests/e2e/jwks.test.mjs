@@ -12,7 +12,7 @@ const start = (t, url, worker = "ledger") =>
   serve((end) => t.after(end), worker, { SEMEL_OPEN: "false", SEMEL_JWKS_URL: url, SEMEL_JWT_AUDIENCE: AUDIENCE }, { reachesLocal: true });
 const [one, two] = [signer("ES256", "one"), signer("EdDSA", "two")];
 
-test("keys are fetched once for all who ask at once, and not again for each unknown kid", async (t) => {
+test("requests that come at once share one fetch of the keys, and unknown kids cause no other", async (t) => {
   const told = await issuer(t, gives(one, two));
   const server = await start(t, told.url);
   const asks = Array.from({ length: 20 }, (_, n) => server.deposit("a", 1, { as: (n % 2 ? one : two).token({ sub: `user ${n}` }) }));
@@ -25,7 +25,7 @@ test("keys are fetched once for all who ask at once, and not again for each unkn
   assert.equal(told.asked, 1, "at most once in 30 s");
 });
 
-test("an issuer that fails is nobody's fault: 503, its server is left alone, and the log says what is wrong", async (t) => {
+test("while the issuer fails a request is unavailable, the issuer is asked once, and the log says what is wrong", async (t) => {
   const says = { status: "status 500", redirect: "status 302", nonsense: "it is not a JWK set", bomb: "it is not a JWK set", packed: "it is too large", tooLarge: "it is too large", cut: "Network connection lost" };
   const failures = {
     status: (response) => response.writeHead(500).end(jwks(one)),
@@ -66,7 +66,7 @@ async function answeredBy(server, ms, waits) {
   }
 }
 
-test("an issuer that never answers keeps nobody waiting for longer than a fetch may take", async (t) => {
+test("if the issuer never answers, a request waits no longer than a fetch may take", async (t) => {
   const told = await issuer(t, () => {});
   const server = await start(t, told.url, "probe");
   await answeredBy(server, 12_000, [{}, {}, {}]);
@@ -74,7 +74,7 @@ test("an issuer that never answers keeps nobody waiting for longer than a fetch 
   await server.line(/the JWK set: TimeoutError/);
 });
 
-test("a decision that waits for keys waits no longer than its caller", async (t) => {
+test("a request that waits for keys waits no longer than its Prefer: wait or its deadline", async (t) => {
   const told = await issuer(t, () => {});
   const server = await start(t, told.url, "probe");
   // The caller waits for less time than a fetch may take.

@@ -13,7 +13,7 @@ const LIMIT = { timeout: 120_000 };
 const { url } = await serve(after, "ledger", {}, { assets: WWW_FOLDER });
 const { visitor } = await labs(after, url);
 
-test("a link that asks to kill a server that can't be killed: the run goes on, and the page does not say that it was", LIMIT, async (t) => {
+test("if a link asks to kill a server that can't be killed, the run goes on, and the page shows no kill", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=0&run=20&kill=5");
   await until(async () => /^That did not work: /.test(await text(tab, "told")), "it says that it can't");
@@ -25,7 +25,7 @@ test("a link that asks to kill a server that can't be killed: the run goes on, a
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a second run counts its own clicks alone", LIMIT, async (t) => {
+test("a second run counts only its own clicks", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=0&run=10");
   await result(tab, 10);
@@ -47,7 +47,7 @@ test("a link within the page leaves the settings as they are", LIMIT, async (t) 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("who starts over in the middle of a run has a new account, and nothing of the old one goes wrong", LIMIT, async (t) => {
+test("starting over in the middle of a run gives every tab a new account, without complaints", LIMIT, async (t) => {
   const mine = await visitor(t);
   const one = await mine.open("/#lose-requests=50&run=100");
   const two = await mine.open();
@@ -57,7 +57,7 @@ test("who starts over in the middle of a run has a new account, and nothing of t
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a tab that opens as the first click of another is made does not take the journal for lost", LIMIT, async (t) => {
+test("a tab that opens while another makes its first click keeps the account and shows the click", LIMIT, async (t) => {
   const mine = await visitor(t);
   const one = await mine.open("/#lose-requests=0");
   await until(() => one.locator("#deposit").isEnabled(), "the page is interactive");
@@ -79,7 +79,7 @@ test("a tab that opens as the first click of another is made does not take the j
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a tab that opens as another starts over is in the new account, however far it has come", LIMIT, async (t) => {
+test("a tab that opens while another starts over joins the new account, however far it has loaded", LIMIT, async (t) => {
   const mine = await visitor(t);
   const one = await mine.open("/#lose-requests=0");
   await until(() => one.locator("#deposit").isEnabled(), "the page is interactive");
@@ -123,7 +123,7 @@ test("a tab that opens as another starts over is in the new account, however far
   assert.deepEqual(mine.complaints, []);
 });
 
-test("who starts over while there is no server has the page until there is one, in every tab", LIMIT, async (t) => {
+test("starting over without a server keeps the page until there is one, in every tab", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tabs = [await mine.open(), await mine.open()];
   let isGone = true;
@@ -141,7 +141,7 @@ test("who starts over while there is no server has the page until there is one, 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("where the visitor has the browser forget the site, the page begins anew", LIMIT, async (t) => {
+test("when the browser clears the data of the site, the page begins with a new account", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=0&run=5");
   await result(tab, 5);

@@ -47,7 +47,7 @@ function open(tab, number, page) {
 const clicks = (tab) => tab.evaluate(() => [...journal.clicks.values()]);
 const click = (tab) => tab.evaluate(() => journal.click());
 
-test("all that is recorded is there after a reload, as it was last", LIMIT, async (t) => {
+test("all that the journal records is there after a reload, in its last state", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   const startMs = Date.now();
   await tab.evaluate(async () => {
@@ -75,7 +75,7 @@ test("all that is recorded is there after a reload, as it was last", LIMIT, asyn
   assert.deepEqual(await read(), before);
 });
 
-test("two tabs: each tells the other of all that it records, and a number is of one click", LIMIT, async (t) => {
+test("two tabs share all that either records, and each click has a number of its own", LIMIT, async (t) => {
   const another = await visitor(t);
   const [one, two] = [await another(), await another()];
   await Promise.all([one, two].map((tab) => tab.evaluate(() => Promise.all(Array.from({ length: 20 }, () => journal.click())))));
@@ -94,7 +94,7 @@ test("two tabs: each tells the other of all that it records, and a number is of 
   assert.equal(await two.evaluate(() => told.filter(([kind]) => kind === "event").length), 1);
 });
 
-test("a run has as many clicks as it is to have, whichever tabs make them, and there is one at a time", LIMIT, async (t) => {
+test("a run has exactly its number of clicks, whichever tabs make them, and there is one run at a time", LIMIT, async (t) => {
   const another = await visitor(t);
   const tabs = [await another(), await another()];
   const start = (id) => Promise.all(tabs.map((tab, k) => tab.evaluate((id) => journal.startRun({ id, total: 30, made: 0 }), `${id}-${k}`)));
@@ -114,7 +114,7 @@ test("a run has as many clicks as it is to have, whichever tabs make them, and t
   assert.ok((await start("three")).includes(true));
 });
 
-test("a change is made of the click as it is on record, if that is due: of two tabs that want it, one", LIMIT, async (t) => {
+test("a conditional change goes by the click on record, so of two tabs that want it one gets it", LIMIT, async (t) => {
   const another = await visitor(t);
   const tabs = [await another(), await another()];
   await click(tabs[0]);
@@ -132,13 +132,13 @@ test("a change is made of the click as it is on record, if that is due: of two t
   assert.equal(await tabs[0].evaluate(() => journal.change(1, { naive: "answered" })), true);
 });
 
-test("a click that is not on record can't be changed, nor come back by it", LIMIT, async (t) => {
+test("a change of a click that is not on record changes nothing, and does not make the click", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   assert.deepEqual(await tab.evaluate(async () => [await journal.change(7, { semel: "answered" }), journal.clicks.size, told]), [false, 0, []]);
   assert.equal((await click(tab)).click.n, 1);
 });
 
-test("the attempts of a click are found by lane, as they are last, also after a reload and in the other tab", LIMIT, async (t) => {
+test("the attempts of a click are found by lane in their last state, also after a reload and in the other tab", LIMIT, async (t) => {
   const another = await visitor(t);
   const [one, two] = [await another(), await another()];
   await one.evaluate(async () => {
@@ -156,7 +156,7 @@ test("the attempts of a click are found by lane, as they are last, also after a 
   assert.deepEqual(await read(one), all);
 });
 
-test("an account takes so many clicks; a run that finds no room is over", LIMIT, async (t) => {
+test("an account takes a limited number of clicks, and a run that finds no room is over", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   await tab.evaluate((most) => Promise.all(Array.from({ length: most - 1 }, () => journal.click())), CLICKS_MAX);
   await tab.evaluate(() => journal.startRun({ id: "run", total: 10, made: 0 }));
@@ -170,7 +170,7 @@ test("an account takes so many clicks; a run that finds no room is over", LIMIT,
   assert.deepEqual(await tab.evaluate(() => journal.run), { id: "run", total: 1, made: 1 });
 });
 
-test("a sample is kept where it says something new", LIMIT, async (t) => {
+test("a sample is kept only if its counts differ from the last one, and 2,000 at most are kept", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   const kept = await tab.evaluate(async () => {
     for (const [atMs, records, tombstones] of [[1, 0, 0], [2, 0, 0], [3, 1, 0], [4, 1, 0], [5, 1, 1], [6, 0, 0]]) await journal.sample({ atMs, records, tombstones });
@@ -185,7 +185,7 @@ test("a sample is kept where it says something new", LIMIT, async (t) => {
   assert.equal(full, 2_000, "and not without end");
 });
 
-test("what is told while a journal is being opened is newer than what it reads, and nothing of it is lost", LIMIT, async (t) => {
+test("what other tabs tell while a journal loads counts as newer than what it reads, and none of it is lost", LIMIT, async (t) => {
   const another = await visitor(t);
   const [one, two] = [await another(), await another()];
   await click(one);
@@ -212,7 +212,7 @@ test("what is told while a journal is being opened is newer than what it reads, 
   assert.deepEqual([semel, attempts, samples, events, run], ["answered", ["1-semel-x", "1-semel-y"], [1, 2], [1, 9], "newer"]);
 });
 
-test("an event that is told after it was read is known already", LIMIT, async (t) => {
+test("an event that is told after it was read is not told again", LIMIT, async (t) => {
   const tab = await (await visitor(t))();
   await tab.evaluate(() => journal.event("kill"));
   await tab.evaluate(() => {
@@ -224,7 +224,7 @@ test("an event that is told after it was read is known already", LIMIT, async (t
   assert.deepEqual(await tab.evaluate(() => told.map(([, { at }]) => at)), [1, 2]);
 });
 
-test("who starts over says so to the others, and leaves nothing that keeps the journal from being deleted", LIMIT, async (t) => {
+test("a journal that is left tells the other tabs, records nothing more, and its database can be deleted", LIMIT, async (t) => {
   const another = await visitor(t);
   const [one, two] = [await another(), await another()];
   await click(one);

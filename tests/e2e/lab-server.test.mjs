@@ -40,7 +40,7 @@ await writeFile(join(scratch, "secret.txt"), "secret");
 const server = await serve(after, "ledger", {}, { assets: site });
 const get = (path, options) => server.send("GET", path, options);
 
-test("each file has its type, is never sniffed, and is kept only where its name has a hash", async () => {
+test("each file has its type and nosniff, and is cached for long only if its name has a hash", async () => {
   for (const [name, [type, text]] of Object.entries(FILES)) {
     const path = name.replace(/(index)?\.html$/, "");
     for (const method of ["GET", "HEAD"]) {
@@ -57,14 +57,14 @@ test("each file has its type, is never sniffed, and is kept only where its name 
   assert.equal(again.status, 304, "what is unchanged is not sent again");
 });
 
-test("a path has one name", async () => {
+test("other spellings of a path redirect to its one name", async () => {
   for (const [path, location] of [["/docs", "/docs/"], ["/docs/protocol.html", "/docs/protocol"], ["/docs/protocol/", "/docs/protocol"], ["/inspector/", "/inspector"], ["/assets//lab.js", "/assets/lab.js"]]) {
     const { status, headers } = await get(path);
     assert.deepEqual([status, headers.get("location")], [307, location]);
   }
 });
 
-test("what is not there is 404, folders and what lies beside them too, and is not kept", async () => {
+test("a missing file, a folder, or a path that leaves the site is 404 and not cached", async () => {
   const missing = ["/assets/", "/assets/gone-ABCD1234.js", "/docs/gone", "/docs/protocol%00", "/docs/%zz", "/assets/lab", "/docs//host.example"];
   const tricks = ["/assets/..%2f..%2fsecret.txt", "/assets/..%5c..%5csecret.txt", "/docs/%2e%2e%2f%2e%2e%2fsecret.txt", "/assets/....//....//secret.txt"];
   for (const path of [...missing, ...tricks]) {
@@ -78,7 +78,7 @@ test("what is not there is 404, folders and what lies beside them too, and is no
   }
 });
 
-test("all else is the API's", async () => {
+test("paths that are no file, and methods that do not read one, go to the API", async () => {
   assert.equal((await server.deposit("beside", 5)).semel, "executed");
   assert.deepEqual(await server.account("beside"), { id: "beside", balance: 5, entries: 1 });
   assert.equal((await get("/assets/../accounts/beside")).json.balance, 5);
@@ -90,7 +90,7 @@ test("all else is the API's", async () => {
   assert.equal((await get("/index.html")).semel, "not-found");
 });
 
-test("without the page, its paths are the API's, which knows none of them", async (t) => {
+test("without the site its paths go to the API, and are not-found", async (t) => {
   const bare = await serve((end) => t.after(end), "ledger");
   for (const path of ["/", "/docs", "/assets/lab.js"]) assert.equal((await bare.send("GET", path)).semel, "not-found", path);
 });
@@ -120,7 +120,7 @@ function deposit(account, side, attempt, { to = server, headers, ...options } = 
 
 const told = ({ attempts }) => attempts.map(({ attempt, status }) => `${attempt} ${status}`);
 
-test("kill -9 under load: each log has what its account has, and all that was answered", async (t) => {
+test("kill -9 under load: each log agrees with its account, and has every attempt that was answered", async (t) => {
   const killed = await serve((end) => t.after(end), "ledger");
   const requests = Array.from({ length: 120 }, (_, index) => ({ id: randomUUID(), index, account: `killed-${index % 3}`, isDone: {} }));
   const answered = [];
@@ -181,7 +181,7 @@ async function isExact(from, account, side, answered) {
   return log;
 }
 
-test("what came of an attempt is told as it was answered", async () => {
+test("the log has what each attempt was answered", async () => {
   const id = randomUUID();
   const before = Date.now();
   await deposit("told", "semel", "first", { id });
@@ -205,7 +205,7 @@ test("what came of an attempt is told as it was answered", async () => {
   assert.deepEqual([naive.entries, naive.balance], [2, 2]);
 });
 
-test("records become tombstones as they are acknowledged, by the header or for themselves, also after a restart", async (t) => {
+test("acknowledged records are counted as tombstones, by Semel-Ack or a request of its own, also after a restart", async (t) => {
   const fresh = await serve((end) => t.after(end), "ledger");
   const counts = async () => {
     const { records, tombstones, entries, attempts } = await lab("counted", "semel", { from: fresh });
@@ -233,7 +233,7 @@ async function written(state, ...texts) {
   return [...found].sort();
 }
 
-test("what does not name itself, or only reads, leaves no log; who looks leaves nothing", async (t) => {
+test("an attempt without a valid name, or a read, leaves no log, and looking at a log writes nothing", async (t) => {
   const fresh = await serve((end) => t.after(end), "ledger");
   const nothing = { balance: 0, entries: 0, records: 0, tombstones: 0, full: false, attempts: [] };
   for (const side of Object.keys(SIDES)) {
@@ -261,7 +261,7 @@ test("outside of the demonstration there is no log", async (t) => {
   assert.deepEqual(await written(deployed.state, "lab_attempts", "TABLE account"), ["TABLE account"]);
 });
 
-test("a full log says so and takes no more, and the account goes on", async (t) => {
+test("a full log says so and takes no more rows, and its account takes deposits all the same", async (t) => {
   const small = await serve((end) => t.after(end), "ledger", { LAB_ROWS_MAX: "3" });
   for (const side of Object.keys(SIDES)) {
     for (const attempt of ["a", "b"]) await deposit("full", side, attempt, { to: small });
@@ -276,7 +276,7 @@ test("a full log says so and takes no more, and the account goes on", async (t) 
   }
 });
 
-test("a log is read a page at a time, from any number on", async () => {
+test("a log is read 1,000 attempts at a time, from any number on", async () => {
   const attempts = Array.from({ length: 1003 }, (_, index) => `p${index}`);
   const open = [...attempts];
   const client = async () => {
@@ -291,7 +291,7 @@ test("a log is read a page at a time, from any number on", async () => {
   assert.deepEqual((await lab("paged", "semel", { after: 1003 })).attempts, []);
 });
 
-test("what is no account of the lab is 404, and where to begin is a number", async () => {
+test("a path that is no account of the lab is 404, and an after that is no number is 400", async () => {
   for (const path of ["/lab/accounts/a_b/semel", `/lab/accounts/${"a".repeat(65)}/semel`, "/lab/accounts/%61/semel", "/lab/accounts//semel", "/lab/accounts/a/other", "/lab/accounts/a/semel/", "/lab/accounts/a", "/lab/", "/lab/x"]) {
     const answer = await get(path);
     assert.deepEqual([answer.status, answer.headers.get("cache-control")], [404, "no-store"], path);
@@ -320,7 +320,7 @@ async function supervised(t, name) {
 
 const depositTo = (url, id) => fetch(`${url}/accounts/kept/deposit`, { method: "POST", headers: { "idempotency-key": id }, body: '{"amount":1}' });
 
-test("the page kills the server: it is gone for a while, and comes back at the same place with all it had", async (t) => {
+test("a kill by the page ends the server, which comes back at the same address with its records", async (t) => {
   const { supervisor, url, kill, isUp, kills } = await supervised(t, "killed");
   assert.deepEqual(await (await fetch(`${url}/lab/server`)).json(), { canKill: true });
   await depositTo(url, "before");
@@ -340,7 +340,7 @@ test("the page kills the server: it is gone for a while, and comes back at the s
   }
 });
 
-test("no other page can kill it, nor what is no page", async (t) => {
+test("a kill by another page, or by what is no page, is refused", async (t) => {
   const { supervisor, url, ask, isUp, kills } = await supervised(t, "safe");
   const { pid } = supervisor;
   const port = Number(new URL(url).port);
@@ -366,7 +366,7 @@ test("no other page can kill it, nor what is no page", async (t) => {
   assert.deepEqual([supervisor.pid, kills()], [pid, 0]);
 });
 
-test("ending it during an outage leaves nothing behind", async (t) => {
+test("ending the supervisor during an outage leaves no server behind", async (t) => {
   const { supervisor, ended, kill, isUp, url } = await supervised(t, "ended");
   const [, control] = /external = \(address = "([^"]+)"/.exec(await readFile(join(scratch, "ended/config.capnp"), "utf8"));
   await kill();
@@ -378,7 +378,7 @@ test("ending it during an outage leaves nothing behind", async (t) => {
   for (const origin of [url, `http://${control}`]) await assert.rejects(fetch(origin), TypeError);
 });
 
-test("whoever started it has each server's number before that can do anything, and can end it while it starts", async () => {
+test("the caller of supervise gets the number of each server before it serves, and can end it while it starts", async () => {
   const isLiving = (pid) => {
     try {
       return process.kill(pid, 0);
@@ -416,7 +416,7 @@ test("whoever started it has each server's number before that can do anything, a
   assert.deepEqual(pids.map(isLiving), [false]);
 });
 
-test("a server that can't come back, and one that ends unasked, are errors", async (t) => {
+test("the supervisor fails if its server can't come back, or ends unasked", async (t) => {
   const homeless = await supervised(t, "homeless");
   await homeless.kill();
   await until(async () => !(await homeless.isUp()), "the server is gone");
@@ -436,7 +436,7 @@ test("a server that can't come back, and one that ends unasked, are errors", asy
   assert.match(error.message, /workerd ended with SIGKILL/);
 });
 
-test("a server that nobody starts again can't be killed", async () => {
+test("a server without a supervisor can't be killed", async () => {
   assert.deepEqual((await get("/lab/server")).json, { canKill: false });
   assert.equal((await server.send("POST", "/lab/server/kill", { headers: { origin: server.url } })).status, 404);
   assert.equal((await get("/semel/v1/health")).status, 200);

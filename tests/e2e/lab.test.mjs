@@ -29,7 +29,7 @@ const watchShifts = () => {
   }).observe({ type: "layout-shift", buffered: true });
 };
 
-test("a browser whose language is the name of none shows all the same", LIMIT, async (t) => {
+test("the lab works in a browser whose language is no valid locale", LIMIT, async (t) => {
   const mine = await visitor(t);
   await mine.before(() => Object.defineProperty(Navigator.prototype, "language", { get: () => "C" }));
   const tab = await mine.open("/#run=2");
@@ -38,7 +38,7 @@ test("a browser whose language is the name of none shows all the same", LIMIT, a
   assert.deepEqual(mine.complaints, []);
 });
 
-test("a third of everything lost and the server killed: naive is wrong, Semel exact, and the timeline is what the server counted", LIMIT, async (t) => {
+test("with a third of everything lost and a kill, naive is wrong, Semel exact, and the timeline matches the server", LIMIT, async (t) => {
   const mine = await visitor(t);
   await mine.before(watchShifts);
   const tab = await mine.open(`/${THIRD}&run=100&kill=50`);
@@ -71,7 +71,7 @@ test("a third of everything lost and the server killed: naive is wrong, Semel ex
   assert.deepEqual(await tab.evaluate(() => window.shifts), []);
 });
 
-test("a reload in the middle: the run goes on, the naive client forgets, Semel does not, and the page says so", LIMIT, async (t) => {
+test("after a reload in mid-run the run goes on, Semel finishes what naive has forgotten, and the page says so", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open(`/${THIRD}&run=60&crash=30`);
   await result(tab, 60);
@@ -90,7 +90,7 @@ test("a reload in the middle: the run goes on, the naive client forgets, Semel d
   assert.deepEqual(mine.complaints, []);
 });
 
-test("two tabs: both show both, and one goes on when the other is gone", LIMIT, async (t) => {
+test("two tabs show the clicks of both, and one finishes with Semel what a closed one has left", LIMIT, async (t) => {
   const mine = await visitor(t);
   const one = await mine.open("/#lose-requests=0");
   const two = await mine.open("/#lose-requests=0");
@@ -119,7 +119,7 @@ test("two tabs: both show both, and one goes on when the other is gone", LIMIT, 
   assert.deepEqual(mine.complaints, []);
 });
 
-test("offline, late and twice: each attempt is drawn as what it was", LIMIT, async (t) => {
+test("attempts that are offline, late or sent twice are each drawn as what they were", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#offline=1");
   await tab.locator("#deposit").click();
@@ -143,7 +143,7 @@ test("offline, late and twice: each attempt is drawn as what it was", LIMIT, asy
   assert.deepEqual(mine.complaints, []);
 });
 
-test("the dedup set grows with requests and shrinks with acknowledgements", LIMIT, async (t) => {
+test("after a run all outcomes are acknowledged, and the plot shows a tombstone for each", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=0&run=40");
   await result(tab, 40);
@@ -152,7 +152,7 @@ test("the dedup set grows with requests and shrinks with acknowledgements", LIMI
   assert.ok((await tab.locator("#plot canvas").count()) === 1);
 });
 
-test("where nothing was sent yet, the plot has room for some seconds, and is marked by no thousandths of them", LIMIT, async (t) => {
+test("an empty plot has an axis of some seconds, labelled with two decimals at most", LIMIT, async (t) => {
   const mine = await visitor(t);
   await mine.before(() => {
     const { fillText } = CanvasRenderingContext2D.prototype;
@@ -167,7 +167,7 @@ test("where nothing was sent yet, the plot has room for some seconds, and is mar
   assert.ok(seconds.includes("5 s") && seconds.every((text) => /^\d(\.\d\d?)? s$/.test(text)), seconds.join());
 });
 
-test("a server that only takes long is not called down", LIMIT, async (t) => {
+test("a server that only takes long is called silent, and then answering again", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.page();
   let hung;
@@ -180,7 +180,7 @@ test("a server that only takes long is not called down", LIMIT, async (t) => {
   assert.equal(await until(() => text(tab, "told"), "it is said that it is heard again"), "The server answers again.");
 });
 
-test("it is interactive in under a second, and a keyboard is enough", LIMIT, async (t) => {
+test("the page is interactive in under a second, and can be used by keyboard alone", LIMIT, async (t) => {
   const times = [];
   let tab;
   // Each time is a first visit: nothing of the page is cached, and there is no database.
@@ -213,7 +213,7 @@ test("it is interactive in under a second, and a keyboard is enough", LIMIT, asy
   assert.deepEqual(await tab.evaluate(() => window.shifts), []);
 });
 
-test("a link sets the scenario, starting over makes a new account, and both tabs are in it", LIMIT, async (t) => {
+test("a link sets the scenario within limits, and starting over moves both tabs to a new account", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=5000&delay=x&twice=-3&unknown=1");
   assert.equal(await text(tab, "loseRequests-value"), "90 %", "what is too large is brought into the limits");

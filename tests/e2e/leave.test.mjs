@@ -11,7 +11,7 @@ import { scriptWorker } from "./script.mjs";
 
 const OBJECTS = { SEMEL: "Orders", REGISTRY: "SemelRegistry" };
 
-test("the tables of a handler are read by the class that comes after it, at the key of that name", { timeout: 60_000 }, async () => {
+test("a class without Semel reads the tables that the handler has written, at the key of the same name", { timeout: 60_000 }, async () => {
   const state = await stateFolder("semel-leave-");
   after(() => rm(state, { recursive: true, force: true }));
   const [, code] = /<!-- leave -->\n```js\n([\s\S]*?)```/.exec(await readFile(join(ROOT, "docs/operations.md"), "utf8")) ?? [];

@@ -58,7 +58,7 @@ test("a rollback of a light transaction ends the object only if something was wr
   }
 });
 
-test("a conflict that rolls back the whole transaction ends the object at once, even if the error is caught; other conflicts do not, nor do failures outside of a transaction", () => {
+test("a conflict that rolls back the whole transaction ends the object even if it is caught; other failures do not", () => {
   const writes = { run: (sql) => run(sql, "INSERT", []), plain: (sql) => runPlain(sql, "INSERT", new Float64Array(1), new Uint8Array(1)), rows: (sql) => rowsOf(sql, "INSERT … RETURNING 1", []) };
   const conflict = "UNIQUE constraint failed: a.b: SQLITE_CONSTRAINT";
   for (const [name, write] of Object.entries(writes)) {
@@ -99,7 +99,7 @@ export default {
   },
 };`;
 
-test("where one of the two can't be written, the other is not there either: its neighbours lose nothing, and its id goes on", { timeout: 60_000 }, async () => {
+test("if effect or record can't be written neither is there, earlier records stay, and the id can be sent again", { timeout: 60_000 }, async () => {
   const folder = await mkdtemp(join(tmpdir(), "semel-broken-"));
   after(() => rm(folder, { recursive: true, force: true }));
   await cp(workerFolder("ledger"), folder, { recursive: true });

@@ -6,14 +6,14 @@ import { natively } from "./natively.mjs";
 
 const { answered, linesOf, pairsOf, pathOf, responseOf, valueIn } = await natively("lines.js");
 
-test("a path is as URLs have it, however its URL is read", () => {
+test("pathOf reads path and query as new URL does", () => {
   for (const url of ["https://a.example/b/c-d_e~f/1", "http://[::1]:8080/b", "https://a.example/b/../c", "https://a.example/%2e%2e/b", "https://a.example/b/?c=d", "https://a.example", "https://a.example/b//c", "https://a.example/a.b", "https://a.example?b/c", "https://a.example#b/c", "https://me:b@a.example/b", "https://a.example/\u00e9"]) {
     const { pathname, search } = new URL(url);
     assert.deepEqual(pathOf(url), { pathname, search }, url);
   }
 });
 
-test("a header is found by its whole name, and each of a name is in an answer", () => {
+test("a header is found by its whole name, and an answer keeps every header of a name", () => {
   const lines = "x-semel-status:no\nsemel-status:executed\nx:a:b\n";
   assert.deepEqual(["semel-status", "x", "status", "none"].map((name) => valueIn(lines, name)), ["executed", "a:b", undefined, undefined]);
   assert.deepEqual(pairsOf(lines).at(-1), ["x", "a:b"]);
@@ -23,7 +23,7 @@ test("a header is found by its whole name, and each of a name is in an answer", 
   assert.deepEqual([status, headers.get("x-one")], [204, "1, 2"]);
 });
 
-test("an answer keeps its body, whatever the module's memory holds by then", () => {
+test("an answer keeps its body when the memory of the module changes afterwards", () => {
   const memory = new Uint8Array([1, 2]);
   const [, , body] = answered(200, "", memory.subarray(0, 1), undefined);
   memory.fill(9);

@@ -28,7 +28,7 @@ async function printed(from = server) {
 
 const linesOfId = (id, from = server) => linesOf(from).filter((line) => line.id === id);
 
-test("an answer has one line, with what helps to find it and no name in it", async () => {
+test("an answer has one line in the log, without a header, body, principal or key", async () => {
   const id = randomUUID();
   const before = Date.now();
   for (let time = 0; time < 2; time += 1) await server.send("POST", "/echo", { id, key, as: SECRET, body: SECRET, headers: { "x-secret": SECRET, traceparent: TRACE } });
@@ -43,14 +43,14 @@ test("an answer has one line, with what helps to find it and no name in it", asy
   assert.ok(!server.log.includes(SECRET) && !server.log.includes("alice"), "no header, body, principal or key");
 });
 
-test("who answers writes the line: the router its own refusals", async () => {
+test("the router writes the log line of a request that it refuses itself", async () => {
   const id = randomUUID();
   await server.send("POST", "/unhandled", { id });
   await printed();
   assert.deepEqual(linesOfId(id).map(({ by, code, status }) => [by, code, status]), [["router", "not-found", 404]]);
 });
 
-test("an object that answers too late writes no line beside the router's, whether it went well or not", async () => {
+test("an object that answers too late writes no log line beside the one of the router", async () => {
   for (const [path, code] of [["/echo", "replayed"], ["/fail", "rolled-back"]]) {
     const id = randomUUID();
     const late = await server.send("POST", path, { id, key, headers: { "probe-object": "late 2500", prefer: "wait=1" } });
@@ -61,7 +61,7 @@ test("an object that answers too late writes no line beside the router's, whethe
   }
 });
 
-test("what the log is told with an answer is for nobody else", async () => {
+test("the log line that goes with an answer never reaches the client", async () => {
   for (const [method, path, body] of [["POST", "/echo"], ["POST", "/fail"], ["GET", "/echo"], ["POST", "/unhandled"], ["GET", "/semel/v1/admin/keys"], ["POST", "/semel/v1/keys/logged%2Falice/batch", "[]"]]) {
     const { headers } = await server.send(method, path, { id: body ? undefined : randomUUID(), key: path === "/echo" ? key : undefined, body });
     assert.equal(headers.get("semel-line"), null, path);
@@ -69,7 +69,7 @@ test("what the log is told with an answer is for nobody else", async () => {
   }
 });
 
-test("a crash has the lines of where it was and of its requests, however little is sampled", async (t) => {
+test("a crash has log lines of its place and of its requests, even if nothing is sampled", async (t) => {
   const quiet = await serve((end) => t.after(end), "probe", { SEMEL_LOG_SAMPLE: "0" });
   const id = randomUUID();
   const codes = [];
@@ -85,7 +85,7 @@ test("a crash has the lines of where it was and of its requests, however little 
   assert.equal(crashes.length, 3);
 });
 
-test("a sample has all attempts of a request or none, by its id alone", async (t) => {
+test("a sample of the log has all attempts of a request or none, also after a restart", async (t) => {
   const half = await serve((end) => t.after(end), "probe", { SEMEL_LOG_SAMPLE: "0.5" });
   const ids = Array.from({ length: 60 }, () => randomUUID());
   const sampled = [];
@@ -101,7 +101,7 @@ test("a sample has all attempts of a request or none, by its id alone", async (t
   assert.ok(first.length > 10 && first.length < 50, `${first.length} of 60`);
 });
 
-test("nothing that a client sends ends a line, begins one or leaves its field", async () => {
+test("nothing that a client sends ends a line of the log, begins one or leaves its field", async () => {
   const forged = '{"level":"error","message":"forged"}';
   const id = `${forged}\\" \\\\`;
   await server.send("POST", "/echo", { id: `"${id.replace(/["\\]/g, "\\$&")}"`, key });
@@ -117,14 +117,14 @@ test("nothing that a client sends ends a line, begins one or leaves its field", 
   assert.ok(!linesOf(server).some(({ traceparent }) => traceparent !== undefined && traceparent !== TRACE));
 });
 
-test("a trace goes through to the handler, and a malformed one goes nowhere", async () => {
+test("a valid traceparent reaches the handler, and a malformed one does not", async () => {
   // `/trace` answers with the traceparent that it got, as `x-traceparent`.
   const echo = (traceparent) => server.send("POST", "/trace", { id: randomUUID(), key, headers: { traceparent } });
   assert.equal((await echo(TRACE)).headers.get("x-traceparent"), TRACE);
   for (const bad of ["00-zz", TRACE.toUpperCase(), `${TRACE},${TRACE}`, ""]) assert.equal((await echo(bad)).headers.get("x-traceparent"), "none", bad);
 });
 
-test("Server-Timing tells the object's time and all of it, where CORS lets a page see it", async () => {
+test("Server-Timing has the time of the object and the total, and Timing-Allow-Origin agrees with CORS", async () => {
   for (const [method, path] of [["POST", "/echo"], ["GET", "/echo"], ["GET", "/semel/v1/health"], ["POST", "/unhandled"]]) {
     const { headers } = await server.send(method, path, { id: randomUUID(), key: path === "/echo" ? key : undefined });
     assert.match(headers.get("server-timing"), path === "/echo" ? /^object;dur=\d+, total;dur=\d+$/ : /^total;dur=\d+$/);

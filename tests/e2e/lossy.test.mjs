@@ -38,7 +38,7 @@ async function proxied(t, faults = {}) {
 
 const broken = (promise) => assert.rejects(promise, TypeError);
 
-test("without faults it changes nothing", async (t) => {
+test("without faults the proxy changes nothing", async (t) => {
   const { target, proxy, post } = await proxied(t);
   const answer = await post("hello", { "idempotency-key": '"an-id"', "x-own": "kept" });
   assert.equal(answer.status, 201);
@@ -54,7 +54,7 @@ test("without faults it changes nothing", async (t) => {
   assert.deepEqual([empty.status, empty.headers.get("x-empty"), await empty.text()], [204, "yes", ""]);
 });
 
-test("a lost request never arrives, and a lost answer arrived", async (t) => {
+test("a lost request never arrives at the target, and a request whose answer is lost does", async (t) => {
   const { target, proxy, post } = await proxied(t, { loseRequests: 1 });
   await broken(post("lost", { "idempotency-key": "lost" }));
   assert.equal(target.seen.length, 0);
@@ -68,7 +68,7 @@ test("a lost request never arrives, and a lost answer arrived", async (t) => {
   assert.deepEqual({ requests, lostRequests, lostAnswers, answered }, { requests: 3, lostRequests: 1, lostAnswers: 1, answered: 1 });
 });
 
-test("it loses as many as it says, and the same ones for the same seed", async (t) => {
+test("the proxy loses the share that it is set to, and the same requests for the same seed", async (t) => {
   const REQUESTS = 300;
   const run = async () => {
     const { proxy, post } = await proxied(t, { loseRequests: 1 / 3, loseAnswers: 1 / 3 });
@@ -84,7 +84,7 @@ test("it loses as many as it says, and the same ones for the same seed", async (
   assert.equal(first.heard.filter(Boolean).length, first.counts.answered);
 });
 
-test("a duplicate arrives twice and is answered once", async (t) => {
+test("a duplicated request arrives twice and is answered once", async (t) => {
   const { target, proxy, post } = await proxied(t, { duplicate: 1, delayMsMax: 20 });
   assert.equal(await (await post("twice")).text(), "you said twice");
   await until(() => target.seen.length > 1, "the target sees the duplicate");
@@ -94,7 +94,7 @@ test("a duplicate arrives twice and is answered once", async (t) => {
   assert.deepEqual({ duplicates, answered }, { duplicates: 1, answered: 1 });
 });
 
-test("while the target is down connections break, and it is found again at another address", async (t) => {
+test("while the target is down connections break, and the proxy finds it again at another address", async (t) => {
   let target = await startTarget();
   const proxy = await startLossy({ target: () => target.url, seed: 7 });
   t.after(() => proxy.close());
@@ -105,7 +105,7 @@ test("while the target is down connections break, and it is found again at anoth
   assert.equal((await fetch(proxy.url)).status, 201);
 });
 
-test("a spared request has no faults, and one can be answered without the target", async (t) => {
+test("a spared request has no faults, and the proxy can answer a request without the target", async (t) => {
   const { target, proxy } = await proxied(t, {
     loseRequests: 1,
     spare: (request) => request.method === "GET",
@@ -117,7 +117,7 @@ test("a spared request has no faults, and one can be answered without the target
   assert.equal(target.seen.length, 1);
 });
 
-test("what is held arrives once the gate is open, though its client went away, and the rest passes", async (t) => {
+test("a held request arrives once the gate is open, even if its client has left, and others pass meanwhile", async (t) => {
   const wire = gate(({ method, headers }) => method === "POST" && headers["x-held"] !== undefined);
   const { target, proxy, post } = await proxied(t, { hold: wire.hold });
   const leaving = new AbortController();
@@ -134,7 +134,7 @@ test("what is held arrives once the gate is open, though its client went away, a
   assert.deepEqual(target.seen.map(({ body }) => body).sort(), ["gone", "passes", "stays"]);
 });
 
-test("what is held when the proxy closes never arrives", async (t) => {
+test("a request that is held when the proxy closes never arrives", async (t) => {
   const wire = gate(() => true);
   const { target, proxy, post } = await proxied(t, { hold: wire.hold });
   const held = broken(post("held"));

@@ -22,7 +22,7 @@ const trap = () => {
   throw new WebAssembly.RuntimeError("unreachable");
 };
 
-test("after a panic the instance is another, and what was made in the old one is made again; what the module throws as text is none", (t) => {
+test("a panic replaces the instance and all that was made in it, and an error that is thrown as text does not", (t) => {
   const its = watch(t);
   const made = perInstance((settings) => ({ settings }));
   const first = made("a");
@@ -38,7 +38,7 @@ test("after a panic the instance is another, and what was made in the old one is
   assert.deepEqual([made("d"), its.restarts], [{ settings: "d" }, 2]);
 });
 
-test("what can't be made is made anew by the next who needs it: each is told why, and no instance is thrown away for it", (t) => {
+test("what could not be made in an instance is made at the next use, each failure is told, and the instance stays", (t) => {
   const its = watch(t);
   let isReadable = false;
   const made = perInstance(() => (isReadable ? "made" : text()));
@@ -47,7 +47,7 @@ test("what can't be made is made anew by the next who needs it: each is told why
   assert.deepEqual([made(), its.restarts], ["made", 0]);
 });
 
-test("a line of the log is one JSON document, whatever is in it; whose key it is is told as far as that is known", (t) => {
+test("a line of the log is one line of JSON whatever its message, with the hash of its key if that is known", (t) => {
   const its = watch(t);
   const odd = "a\nb\u2028\u2029c\u202ed\u{e0001}e\u0085f\"";
   note("warn", odd);
@@ -58,11 +58,11 @@ test("a line of the log is one JSON document, whatever is in it; whose key it is
   assert.deepEqual(lines.map((line) => JSON.parse(line)).map(({ level, message, key }) => [level, message, key]), [["warn", odd, undefined], ["warn", "one", "hash"], ["warn", "other", undefined]]);
 });
 
-test("settings are texts, or JSON of what they are; nothing else of what is bound is one", () => {
+test("settings are the variables that begin with SEMEL_, as texts or as JSON of their values", () => {
   assert.equal(settingsOf({ SEMEL_A: "x", SEMEL_B: false, SEMEL_C: [{ d: 1 }], OTHER: "y" }), 'SEMEL_A=x\0SEMEL_B=false\0SEMEL_C=[{"d":1}]\0');
 });
 
-test("the table of rates has 0 for an unknown principal, and forgets those that are free again", () => {
+test("the table of rates has 0 for an unknown principal, and a sweep drops those that are free again", () => {
   const table = new Table([["a", 5n], ["b", 6n]]);
   assert.deepEqual([table.get("a"), table.get("c")], [5n, 0n]);
   table.sweep(5n);

@@ -37,7 +37,7 @@ test("24 identical requests at once give one effect and one outcome", async () =
   assert.deepEqual(await server.account("crowd"), { id: "crowd", balance: 7, entries: 1 });
 });
 
-test("a refusal of the handler is an outcome, and stays the answer when it would be granted now", async () => {
+test("a refusal of the handler is an outcome, and is replayed even when it would be granted now", async () => {
   const id = randomUUID();
   const withdraw = () => server.send("POST", "/accounts/poor/withdraw", { id, body: '{"amount":10}' });
   const refused = await withdraw();
@@ -92,7 +92,7 @@ test("kill -9 under load: every acknowledged outcome replays, and retrying every
   }
 });
 
-test("the naive ledger beside it does things twice, says nothing of Semel, and shares no account", async () => {
+test("the naive ledger executes a repeated request twice, without Semel headers, in accounts of its own", async () => {
   const id = randomUUID();
   const deposit = () => server.send("POST", "/naive/accounts/twice-naive/deposit", { id, body: '{"amount":5}' });
   await deposit();

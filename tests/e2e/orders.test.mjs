@@ -22,12 +22,12 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
   const stock = async (shop, item) => (await server.send("GET", `/shops/${shop}/stock/${item}`)).json.quantity;
   const is = (title, work) => test(`${language}: ${title}`, { timeout: 60_000 }, work);
 
-  is("the example has fewer lines than sixty", async () => {
+  is("the example has fewer than 60 lines of code", async () => {
     const lines = (await readFile(join(ROOT, source), "utf8")).split("\n").filter((line) => !/^\s*(\/\/.*)?$/.test(line));
     assert.ok(lines.length < LINES_MAX && lines.length > 20, String(lines.length));
   });
 
-  is("an order that is sent twice at once takes from the stock once, and both get its answer", async () => {
+  is("an order sent twice at once takes from the stock once, and both attempts get its answer", async () => {
     assert.deepEqual((await post("north", "deliveries", "apple", 10)).json, { quantity: 10 });
     const id = randomUUID();
     const answers = await Promise.all([post("north", "orders", "apple", 3, id), post("north", "orders", "apple", 3, id)]);
@@ -40,7 +40,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal((await post("north", "orders", "apple", 2)).json.order, 2);
   });
 
-  is("each shop has a stock of its own, and its requests are answered as they should be", async () => {
+  is("each shop has its own stock; an invalid order gets 400 as its outcome, and an unknown path 404", async () => {
     await post("one", "deliveries", "pear", 5);
     await post("other", "deliveries", "pear", 1);
     assert.deepEqual([await stock("one", "pear"), await stock("other", "pear"), await stock("one", "fig")], [5, 1, 0]);
@@ -62,7 +62,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.deepEqual([head.status, head.semel, head.text], [200, "read", ""]);
   });
 
-  is("what was out of stock stays so under its id, whatever is delivered since", async () => {
+  is("an order refused as out of stock is replayed so under its id, even after a delivery", async () => {
     const id = randomUUID();
     assert.deepEqual((await post("south", "orders", "plum", 1, id)).semel, "executed");
     await post("south", "deliveries", "plum", 5);
@@ -71,7 +71,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal(await stock("south", "plum"), 5);
   });
 
-  is("what the database refuses has done nothing, is not recorded, and only the log has the reason", async () => {
+  is("a delivery that the database refuses is rolled back and not recorded, and only the log says why", async () => {
     await post("brim", "deliveries", "nut", Number.MAX_SAFE_INTEGER);
     const id = randomUUID();
     for (let time = 0; time < 2; time += 1) {
@@ -85,21 +85,21 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal((await post("brim", "deliveries", "nut", 1, id)).semel, "executed", "the id is free for what can run");
   });
 
-  is("an order of more than may be ordered is told so, and not sent again", async () => {
+  is("an order of more than 1,000 gets 400 as its outcome, and one of 1,000 is made", async () => {
     await post("west", "deliveries", "nut", 5000);
     const answer = await post("west", "orders", "nut", 1001);
     assert.deepEqual([answer.status, answer.semel, answer.json], [400, "executed", { error: "invalid" }]);
     assert.equal((await post("west", "orders", "nut", 1000)).json.left, 4000);
   });
 
-  is("past what a number can hold nothing is delivered, and nothing is lost of what is there", async () => {
+  is("a delivery beyond the largest safe integer is rolled back, and the stock stays as it was", async () => {
     assert.deepEqual((await post("full", "deliveries", "rice", Number.MAX_SAFE_INTEGER)).json, { quantity: Number.MAX_SAFE_INTEGER });
     for (const quantity of [1, 2, Number.MAX_SAFE_INTEGER]) assert.equal((await post("full", "deliveries", "rice", quantity)).semel, "rolled-back");
     assert.deepEqual((await post("full", "orders", "rice", 1)).json, { order: 1, left: Number.MAX_SAFE_INTEGER - 1 });
     assert.deepEqual((await post("full", "deliveries", "rice", 1)).json, { quantity: Number.MAX_SAFE_INTEGER });
   });
 
-  is("kill -9: an order that is sent again afterwards has taken from the stock once", async () => {
+  is("an order that is sent again after kill -9 has taken from the stock once", async () => {
     await post("east", "deliveries", "fig", 100);
     for (let round = 1; round <= 3; round += 1) {
       const [answered, unanswered] = [randomUUID(), randomUUID()];
@@ -117,7 +117,7 @@ for (const [language, { source, folder, name }] of Object.entries(EXAMPLES)) {
     assert.equal((await post("east", "orders", "fig", 1)).json.order, 7, "no order is there twice");
   });
 
-  is("nothing of it has crashed the module", async () => {
+  is("none of these requests has crashed the module", async () => {
     const last = randomUUID();
     assert.equal((await post("full", "deliveries", "rice", 1, last)).semel, "rolled-back");
     await server.lineOf(last);

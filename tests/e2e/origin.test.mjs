@@ -52,7 +52,7 @@ const passes = async (t, ms) => {
   await turn();
 };
 
-test("a request goes whole: below the path of its origin, with its query and its body; a read has none, and a probe is a read", async (t) => {
+test("a request is sent below the path of its origin with query and body, a read without a body, and a probe as a read", async (t) => {
   const asked = network(t);
   const send = senderOf(ORIGIN);
   assert.deepEqual((await sent(send, { search: "?a=1&b=%20" }))[0], 201);
@@ -68,13 +68,13 @@ test("a request goes whole: below the path of its origin, with its query and its
   ]);
 });
 
-test("a read of a client's has no id", async (t) => {
+test("a read is sent without an id", async (t) => {
   const asked = network(t);
   await senderOf(ORIGIN)([], undefined, ["GET", "/orders", "", "accept:text/plain\n"]);
   assert.deepEqual(Object.fromEntries(asked[0].headers), { accept: "text/plain", "accept-encoding": "identity" });
 });
 
-test("a probe asks under no condition, for no part, and has nothing of the body that it does without", async (t) => {
+test("a probe is sent without conditions, ranges and the headers of a body", async (t) => {
   const asked = network(t);
   const send = senderOf(ORIGIN);
   const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\nif_match:"a"\n';
@@ -84,14 +84,14 @@ test("a probe asks under no condition, for no part, and has nothing of the body 
   assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "if_match", "range"], ["accept"]]);
 });
 
-test("what a client names in Connection stays here, however it writes that", async (t) => {
+test("headers that a client names in Connection are not sent on, however it writes that", async (t) => {
   const asked = network(t);
   await sent(senderOf(ORIGIN), { lines: "connection:close,  X-One ,x-two,x_three\nx-one:1\nx-two:2\nx_three:3\nx-own:3\nsemel-key:\"k\"\nsemel-principal:\"alice\"\nauthorization:Bearer its-own\n" });
   const its = Object.fromEntries(asked[0].headers);
   assert.deepEqual(its, { "accept-encoding": "identity", "idempotency-key": "an-id", "semel-key": '"k"', "semel-principal": '"alice"', "x-own": "3" });
 });
 
-test("what is of one connection, of a page or of this layer stays here, and so does what names another client, method, path or host", async (t) => {
+test("headers of a connection, a page or this layer, or that name a client, method, path or host, are not sent on", async (t) => {
   const asked = network(t);
   const ofConnection = "connection content-length expect host keep-alive te trailer transfer-encoding upgrade via proxy-connection";
   const ofPage = "access-control-request-method cookie origin referer sec-fetch-mode";
@@ -105,7 +105,7 @@ test("what is of one connection, of a page or of this layer stays here, and so d
   assert.deepEqual(Object.fromEntries(asked[0].headers), { "accept-encoding": "identity", "idempotency-key": "an-id", "x-own": "1" });
 });
 
-test("a fetch that fails leaves it unknown whether anything was sent; a request that can't be made surely was not sent", async (t) => {
+test("a failed fetch leaves unknown whether it was sent, and a request that can't be made was surely not sent", async (t) => {
   network(t, () => Promise.reject(new Error("Network connection lost.")));
   const send = senderOf(ORIGIN);
   assert.deepEqual(await sent(send), [false, "Error: Network connection lost.", undefined]);
@@ -115,7 +115,7 @@ test("a fetch that fails leaves it unknown whether anything was sent; a request 
   }
 });
 
-test("an answer that is too large is none, and is read no further", async (t) => {
+test("an answer over 1 MiB is refused, and read no further", async (t) => {
   let bytes;
   let isCancelled = false;
   network(t, () => {
@@ -132,7 +132,7 @@ test("an answer that is too large is none, and is read no further", async (t) =>
   assert.ok(isCancelled);
 });
 
-test("of the headers of an answer 256 of 8 KiB in all are taken, the shortest, in their order", async (t) => {
+test("of the headers of an answer 256 with 8 KiB in all are kept, the shortest, in their order", async (t) => {
   const send = senderOf(ORIGIN);
   const namesOf = async (headers) => {
     network(t, () => new Response("made", { status: 201, headers }));
@@ -153,7 +153,7 @@ test("of the headers of an answer 256 of 8 KiB in all are taken, the shortest, i
   assert.deepEqual(await namesOf([body, ["x-000", `\u00e9${"a".repeat(fits - 1)}`], ["x-001", "b".repeat(100)]]), ["001"]);
 });
 
-test("an answer that does not come, or does not end, is given up after its time, and told to", async (t) => {
+test("an answer that does not come, or does not end, is given up after the timeout, and its sender hears of that", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   let isEnded = false;
   const never = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(((isEnded = true), signal.reason))));
@@ -168,7 +168,7 @@ test("an answer that does not come, or does not end, is given up after its time,
   }
 });
 
-test("where a connection is to be made first, it is made to the port of the origin and closed; where it can't be, or not in time, surely nothing was sent", async (t) => {
+test("CONNECT_FIRST connects to the port of the origin before a call, and if that fails surely nothing was sent", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const asked = network(t);
   const first = (address) => senderOf({ SEMEL_UPSTREAM: address, SEMEL_UPSTREAM_CONNECT_FIRST: "true" });
@@ -210,7 +210,7 @@ function serviceOf(method, name = "order") {
   return its;
 }
 
-test("a method is looked for once, and again after a call that failed; where there is none, or no word of it, surely nothing was sent", async (t) => {
+test("a method is checked once, and again after a failed call; if it is missing or silent, surely nothing was sent", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const its = serviceOf(async ({ method, path, body }) => ({ status: 200, body: `${method} ${path} ${new TextDecoder().decode(body)}` }), "first");
   for (let time = 0; time < 2; time += 1) assert.deepEqual(await sent(its.send, { search: "?a=1" }), [200, "content-type:text/plain;charset=UTF-8\n", "POST /orders?a=1 one"]);
@@ -226,7 +226,7 @@ test("a method is looked for once, and again after a call that failed; where the
   assert.deepEqual(await told, [true, "Error: SEMEL_UPSTREAM_METHOD: Error: no answer in 1000 ms", undefined]);
 });
 
-test("what a method has encoded by itself says so; of a response that it has fetched the runtime has decoded the body", async () => {
+test("the encoding that a method gives its body is kept, and that of a response whose body was decoded is dropped", async () => {
   const headers = { "content-type": "application/octet-stream", "content-encoding": "br" };
   const made = { "by itself": () => ({ status: 200, headers, body: bytesOf("\u0001x") }), "of a response": () => new Response(bytesOf("\u0001x"), { headers }) };
   const heard = [];
@@ -240,7 +240,7 @@ test("what a method has encoded by itself says so; of a response that it has fet
   assert.equal((await sent(serviceOf(async () => said(), "said").send))[1], `${type}x-form:br\n`);
 });
 
-test("what a method gives as a body and is none leaves the request in doubt, and so does a status that is no number", async () => {
+test("a method that answers with an invalid body or status leaves the request in doubt", async () => {
   for (const [name, answer] of Object.entries({ number: { status: 200, body: 7 }, object: { status: 200, body: {} }, status: { status: "200", body: "x" }, nothing: undefined })) {
     const [isUnsent, why] = await sent(serviceOf(async () => answer, name).send);
     assert.deepEqual([isUnsent, /the service gave a status that is no number, or a body/.test(why)], [false, true], name);
@@ -251,7 +251,7 @@ test("a method may answer without a body, and without headers", async () => {
   for (const [name, answer] of Object.entries({ bare: { status: 204 }, null: { status: 204, headers: null, body: null } })) assert.deepEqual(await sent(serviceOf(async () => answer, name).send), [204, "", ""]);
 });
 
-test("a body that a method gives, and that does not end in time or comes too late, is read no further, and its service hears of that", async (t) => {
+test("a body of a method that does not end in time, or comes too late, is cancelled", async (t) => {
   for (const lateMs of [0, 30_000]) {
     t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
     let isOver = false;
@@ -267,7 +267,7 @@ test("a body that a method gives, and that does not end in time or comes too lat
   }
 });
 
-test("the steps before a call is sent count against its time limit, from its start on; if that is over before, nothing is sent", async (t) => {
+test("the steps before a call count against its time limit, and if that is over nothing is sent", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_000_000 });
   const vars = { ...ORIGIN, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "10", SEMEL_UPSTREAM_CONNECT_FIRST: "true" };
   const asked = network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
@@ -300,7 +300,7 @@ test("the steps before a call is sent count against its time limit, from its sta
   assert.equal(asked.length, 0);
 });
 
-test("a call whose clock is put back meanwhile has no more time than it had", async (t) => {
+test("a call whose clock is put back gets no more time than its limit", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 10_000_000 });
   network(t, ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
   // The call was started an hour ahead of what the clock shows now.
@@ -309,7 +309,7 @@ test("a call whose clock is put back meanwhile has no more time than it had", as
   assert.deepEqual(await Promise.race([late, turn("waits")]), [false, "Error: no answer in 10000 ms", undefined]);
 });
 
-test("what is no address or no time is refused", () => {
+test("an invalid origin or time limit is refused", () => {
   for (const [vars, says] of [
     [{ SEMEL_UPSTREAM: "https://api.example#a" }, /must be an origin/],
     [{ SEMEL_UPSTREAM: "https://user@api.example" }, /must be an origin/],

@@ -56,7 +56,7 @@ async function isShown(answer, { first, headers, body }) {
   assert.equal(got, body);
 }
 
-test("the shortest client, a lost answer, another amount, and a deadline that has passed", async () => {
+test("PROTOCOL.md: the shortest client, a lost answer, another amount and a past deadline are answered as it shows", async () => {
   const [request, executed] = blocksOf("The shortest client");
   const [again, replayed, mismatch] = blocksOf("An example: a lost answer");
   const [expired] = blocksOf("Codes");
@@ -67,7 +67,7 @@ test("the shortest client, a lost answer, another amount, and a deadline that ha
   await isShown(await sent(request, { "idempotency-key": '"late"', "semel-deadline": "0" }), expired);
 });
 
-test("a look-up, an acknowledgement, and a cancellation", async () => {
+test("PROTOCOL.md: a look-up, an acknowledgement and a cancellation are answered as it shows", async () => {
   await sent(blocksOf("The shortest client")[0]);
   const [lookUp] = blocksOf("Look up");
   const [, path] = /http:\/\/127\.0\.0\.1:8787(\S+)/.exec(lookUp);
@@ -80,7 +80,7 @@ test("a look-up, an acknowledgement, and a cancellation", async () => {
   assert.deepEqual(await (await sent(cancel)).json(), { state: "cancelled" });
 });
 
-test("a batch, to the header", async () => {
+test("PROTOCOL.md: a batch is answered as it shows, apart from the instants", async () => {
   // The batch is sent to another key, where its id is new.
   const [request, answers] = blocksOf("Batch").map((block) => block.replaceAll("alice", "bruno"));
   const answer = await fetch(`${server.url}/semel/v1/keys/accounts%2Fbruno/batch`, { method: "POST", body: moved(request) });
@@ -88,7 +88,7 @@ test("a batch, to the header", async () => {
   assert.deepEqual(instants(await answer.text()), instants(answers));
 });
 
-test("what the page says of batches refused whole, of ids in bodies, and of a place that is closed twice", async () => {
+test("PROTOCOL.md: batches refused whole, invalid ids in bodies and a place closed twice are answered as it says", async () => {
   const path = `${server.url}/semel/v1/keys/accounts%2Fcarla/`;
   const post = (what, body, headers = {}) => fetch(path + what, { method: "POST", headers, body: JSON.stringify(body) });
   const told = async (answer) => [answer.status, answer.headers.get("semel-status"), answer.headers.has("semel-key")];
@@ -115,7 +115,7 @@ test("what the page says of batches refused whole, of ids in bodies, and of a pl
   }
 });
 
-test("the take-over and the place that are shown, and the example of a holder that has no answer to two requests", async () => {
+test("PROTOCOL.md: a take-over, a place, and a holder without answers to two requests are answered as it shows", async () => {
   const path = "/semel/v1/keys/accounts%2Fdora/sessions";
   // The page shows the fourth holder, after 17 places were taken.
   const dora = (shown) => ({ ...shown, first: shown.first.replace("alice", "dora") });
@@ -141,7 +141,7 @@ test("the take-over and the place that are shown, and the example of a holder th
   assert.deepEqual(told, [["replayed", undefined, undefined], ["fenced", "no", 5], ["executed", undefined, undefined]]);
 });
 
-test("what the page says of the fingerprint, of a key's escapes, and of headers on a read", async () => {
+test("PROTOCOL.md: fingerprints, escapes in a key and headers on a read count as it says", async () => {
   const deposit = (headers = {}, path = "/accounts/j%C3%B6rg%20m/deposit") =>
     fetch(server.url + path, { method: "POST", headers: { "content-type": "application/json", "idempotency-key": "same", ...headers }, body: '{"amount":1}' });
   const told = async (answer) => [(await answer).headers.get("semel-status"), (await answer).headers.get("semel-key")];

@@ -44,7 +44,7 @@ const impatient = await front({ SEMEL_UPSTREAM: url, SEMEL_UPSTREAM_TIMEOUT_SECO
 const change = (to, what) => to.send("POST", `/${what}`, { id: randomUUID(), body: "x" });
 const lines = (...head) => `${head.join("\r\n")}\r\n\r\n`;
 
-test("it sends below the path of its origin, whatever a client's path is, and to no other host", LIMIT, async () => {
+test("a request is sent below the path of its origin and to no other host, whatever path a client sends", LIMIT, async () => {
   for (const target of ["/../secret", "/%2e%2e/secret", "/a/%2e%2e/%2E./../secret", "http://169.254.169.254/secret"]) {
     seen.length = 0;
     await server.raw(lines(`GET ${target} HTTP/1.1`, "host: elsewhere.example", "connection: close"));
@@ -57,7 +57,7 @@ test("it sends below the path of its origin, whatever a client's path is, and to
   assert.deepEqual(seen, []);
 });
 
-test("what a client names in Connection ends here, and so does what is of one connection in an answer, or of this layer", LIMIT, async () => {
+test("headers named in Connection, and headers of a connection or of this layer in an answer, go no further", LIMIT, async () => {
   seen.length = 0;
   await server.raw(lines("GET /named HTTP/1.1", "host: x", "connection: close, x-named", "x-named: 1", "te: trailers", "x-own: 1"));
   const [{ headers }] = seen;
@@ -68,7 +68,7 @@ test("what a client names in Connection ends here, and so does what is of one co
   assert.deepEqual(["semel-key", "idempotent-replayed"].map((name) => answer.headers.get(name)), ['"headers"', "false"]);
 });
 
-test("what the other side has compressed all the same is recorded as it is meant", LIMIT, async () => {
+test("an answer that is compressed all the same is recorded decoded, or with its encoding if it can't be decoded", LIMIT, async () => {
   const answer = await change(server, "zipped");
   assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [200, "executed", '{"zipped":true}', null]);
   // With the encoding written like this, the runtime decodes nothing, so the client has to.
@@ -83,14 +83,14 @@ test("what the other side has compressed all the same is recorded as it is meant
   }
 });
 
-test("an empty answer that is said to be compressed is an answer", LIMIT, async () => {
+test("an empty answer that claims to be compressed is still an answer", LIMIT, async () => {
   const answer = await change(server, "zipped-nothing");
   assert.deepEqual([answer.status, answer.semel, answer.text, answer.headers.get("content-encoding")], [201, "executed", "", null]);
   const read = await server.send("GET", "/zipped-nothing");
   assert.deepEqual([read.status, read.semel, read.text], [201, "read", ""]);
 });
 
-test("an answer that is not there in time, or not whole, leaves a change in doubt, and a read without one", LIMIT, async () => {
+test("an answer that is late or cut off leaves a change in doubt, and makes a read unavailable", LIMIT, async () => {
   for (const what of ["never", "half"]) {
     const answer = await change(impatient, what);
     assert.deepEqual([answer.status, answer.json.code, answer.json.executed], [409, "outcome-unknown", "unknown"], what);
@@ -108,7 +108,7 @@ test("settings may be numbers, booleans and JSON, as wrangler hands them over", 
   assert.equal((await keyed.send("POST", "/shops/5", { id: randomUUID(), body: "x", as: alg.token({ sub: "alice" }) })).semel, "executed", keyed.log);
 });
 
-test("a setting that can't be read is told in the log and serves nobody", LIMIT, async () => {
+test("with a setting that can't be read nothing is sent, a change is unavailable, and the log names the setting", LIMIT, async () => {
   for (const [vars, says, more] of [
     [{}, /SEMEL_UPSTREAM is not set, and no service is bound as UPSTREAM/],
     [{ SEMEL_UPSTREAM: "example.com" }, /SEMEL_UPSTREAM must be an origin, with a path at most/],

@@ -23,7 +23,7 @@ const server = await serve(after, "upstream", vars, { folder, deadLetters: side.
 const order = () => ({ id: randomUUID(), body: { ref: randomUUID() } });
 const asked = ({ body: { ref } }) => other.requests.filter(({ body }) => body.includes(ref));
 
-test("a message is sent on once however often it is delivered, and is acknowledged each time", LIMIT, async () => {
+test("a message is sent to the other side once however often it is delivered, and is acknowledged", LIMIT, async () => {
   const message = order();
   for (const attempts of [1, 2]) assert.deepEqual(await deliver(server, "report", [{ ...message, attempts }]), { acknowledged: [message.id], again: {} });
   const twice = order();
@@ -36,7 +36,7 @@ test("a message is sent on once however often it is delivered, and is acknowledg
   assert.equal(side.letters.length, 0);
 });
 
-test("what the other side refuses is a letter, and so is what nobody knows: it is not sent again", LIMIT, async () => {
+test("a refused message and one in doubt are dead letters, and the one in doubt is not sent again", LIMIT, async () => {
   const [refused, lost] = [order(), order()];
   other.trouble.push((response) => response.writeHead(409).end('{"error":"sold out"}'));
   assert.deepEqual((await deliver(server, "report", [refused])).acknowledged, [refused.id]);
@@ -50,7 +50,7 @@ test("what the other side refuses is a letter, and so is what nobody knows: it i
   assert.equal(asked(lost).length, 1);
 });
 
-test("where the other side knows ids, a lost answer and kill -9 are one order, and no letter", LIMIT, async () => {
+test("if the other side knows ids, lost answers and kill -9 make one order of a message, and no dead letter", LIMIT, async () => {
   const messages = Array.from({ length: 12 }, order);
   const left = new Map(messages.map((message) => [message.id, message]));
   other.trouble.push(...Array.from({ length: 8 }, (_, at) => (at % 2 === 0 ? (response) => response.destroy() : (response) => response.writeHead(503).end())));

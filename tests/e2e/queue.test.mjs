@@ -34,7 +34,7 @@ test("a message takes effect once however often it is delivered, and is acknowle
   assert.deepEqual((await sales("north")).map(({ sale, principal }) => [sale, principal]), [["one", "semel:queue"], ["two", "semel:queue"]]);
 });
 
-test("by a member, two messages that mean the same take effect once, and what differs is a dead letter", LIMIT, async () => {
+test("with ids from a member, equal messages take effect once, and a different one under that id is a dead letter", LIMIT, async () => {
   const [one, other] = [sale("south", "s1"), sale("south", "s1")];
   assert.deepEqual((await deliver(server, "named", [one, { ...other, timestamp: Date.now() - 1000 }])).again, {});
   assert.equal((await sales("south")).length, 1);
@@ -46,7 +46,7 @@ test("by a member, two messages that mean the same take effect once, and what di
   assert.equal((await sales("south")).length, 1);
 });
 
-test("each message of a batch is acknowledged by itself, and what is refused for good is a letter with its reason", LIMIT, async () => {
+test("each message of a batch is acknowledged by itself; one refused for good or failing thrice is a dead letter", LIMIT, async () => {
   const [fine, refused, throws, last] = [sale("west", "fine"), sale("west", "refused", { does: "refuses" }), sale("west", "throws", { does: "throws" }), sale("west", "last")];
   const { acknowledged, again } = await deliver(server, "sales", [fine, refused, throws, last]);
   assert.deepEqual([acknowledged.toSorted(), again], [[fine.id, refused.id, last.id].toSorted(), { [throws.id]: 5 }]);
@@ -67,7 +67,7 @@ test("each message of a batch is acknowledged by itself, and what is refused for
   assert.deepEqual((await deliver(server, "patient", [{ ...throws, id: randomUUID(), attempts: 3 }])).acknowledged, []);
 });
 
-test("at the last delivery of its queue a message that may still pass is a letter with its reason", LIMIT, async () => {
+test("at the last delivery of its queue a message that fails is a dead letter with its reason", LIMIT, async () => {
   const throws = sale("limited", "throws", { does: "throws" });
   assert.deepEqual((await deliver(server, "limited", [{ ...throws, attempts: 4 }])).again, { [throws.id]: 5 });
   assert.equal(side.letters.length, 0);
@@ -80,7 +80,7 @@ test("at the last delivery of its queue a message that may still pass is a lette
 const said = ({ reason: { code, executed, retry } }) => [code, executed, retry];
 const open = (till) => deliver(server, "sales", [sale(till, "open")]);
 
-test("a message of which a letter says that it did not run never runs, though its acknowledgement is lost and its handler would run", LIMIT, async () => {
+test("a message whose dead letter says that it did not run never runs, even if it is delivered again", LIMIT, async () => {
   const given = { waits: ["rolled-back", sale("late", "waits", { does: "waits" })], unknown: ["not-found", sale("late", "unknown", { does: "unknown" })] };
   for (const [does, [code, message]] of Object.entries(given)) {
     assert.deepEqual((await deliver(server, "sales", [{ ...message, attempts: 3 }])).acknowledged, [message.id], does);
@@ -98,7 +98,7 @@ test("a message of which a letter says that it did not run never runs, though it
   assert.deepEqual([(await sales("late")).length, side.letters.length], [2, 0]);
 });
 
-test("what has an id of its own can be put in again under the same id, so it is not cancelled, and its letter says so", LIMIT, async () => {
+test("a message with an id of its own is not cancelled but a dead letter that says same-id, and can be sent in again", LIMIT, async () => {
   const message = sale("again", "waits", { does: "waits" });
   assert.deepEqual((await deliver(server, "named", [{ ...message, attempts: 3 }])).acknowledged, [message.id]);
   assert.deepEqual(said(letter()), ["rolled-back", "no", "same-id"]);
@@ -107,7 +107,7 @@ test("what has an id of its own can be put in again under the same id, so it is 
   assert.deepEqual([(await sales("again")).map(({ sale }) => sale), side.letters.length], [["open", "waits"], 0]);
 });
 
-test("if the answer to the cancellation of a message is lost, a letter is sent only at the last delivery", LIMIT, async () => {
+test("if the answer to the cancellation of a message is lost, a dead letter is sent only at the last delivery", LIMIT, async () => {
   const [message, last] = [sale("unheard", "one", { does: "waits" }), sale("unheard", "two", { does: "waits" })];
   assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts: 3 }])).again, { [message.id]: 5 });
   assert.equal(side.letters.length, 0);
@@ -118,14 +118,14 @@ test("if the answer to the cancellation of a message is lost, a letter is sent o
   assert.deepEqual([said(letter()), (await sales("unheard")).length], [["cancelled", "no", "never"], 1]);
 });
 
-test("why a message is given up is in the log before it is cancelled: where nobody hears of that, its letter says no more than that it was", LIMIT, async () => {
+test("if the answer to a cancellation is lost, the log has its cause, and the later dead letter says only cancelled", LIMIT, async () => {
   const message = sale("unheard", "nowhere", { does: "unknown" });
   for (const [attempts, again] of [[1, { [message.id]: 5 }], [2, {}]]) assert.deepEqual((await deliver(server, "unheard", [{ ...message, attempts }])).again, again);
   assert.deepEqual(said(letter()), ["cancelled", "no", "never"]);
   await server.line(new RegExp(`a dead letter: .*${message.id}.*not-found`));
 });
 
-test("a message whose letter does not say never may still be run by an earlier delivery; cancelling it tells whether it was", LIMIT, async () => {
+test("a message whose dead letter does not say never may still run late, and cancelling it tells whether it did", LIMIT, async () => {
   const cancel = async (id) => (await server.admin("POST", `keys/${encodeURIComponent("tills/on-its-way")}/cancel`, { id: randomUUID(), body: JSON.stringify({ id }) })).json.state;
   const [first, second] = ["first", "second"].map((name) => sale("on-its-way", name, { does: "waits" }));
   for (const message of [first, second]) {
@@ -139,7 +139,7 @@ test("a message whose letter does not say never may still be run by an earlier d
   assert.deepEqual([await cancel(first.id), (await sales("on-its-way")).map(({ sale }) => sale)], ["executed", ["open", "first"]]);
 });
 
-test("a message that another delivery has executed meanwhile is acknowledged, or a letter that says so", LIMIT, async () => {
+test("a message that another delivery executed meanwhile is acknowledged, or a dead letter with the refusal", LIMIT, async () => {
   const [fine, refused] = [sale("raced", "fine", { does: "waits" }), sale("raced-too", "refused", { does: "waits-and-refuses" })];
   assert.deepEqual((await deliver(server, "raced", [{ ...fine, attempts: 3 }])).acknowledged, [fine.id]);
   assert.deepEqual([(await sales("raced")).map(({ sale }) => sale), side.letters.length], [["open", "fine"], 0]);
@@ -151,13 +151,13 @@ test("a message that another delivery has executed meanwhile is acknowledged, or
   assert.equal(letter().reason.detail, JSON.stringify({ error: '"'.repeat(60) }));
 });
 
-test("what can't be cancelled either is a letter at once, which does not say never", LIMIT, async () => {
+test("a message that can be neither run nor cancelled is a dead letter at once, which does not say never", LIMIT, async () => {
   const ahead = { ...sale("ahead", "one"), timestamp: Date.now() + 30 * DAY_MS };
   assert.deepEqual((await deliver(server, "sales", [ahead])).acknowledged, [ahead.id]);
   assert.deepEqual([said(letter()), await sales("ahead")], [["key-invalid", "no", "after-fix"], []]);
 });
 
-test("where there is no queue for letters, a message that may still pass is not cancelled", LIMIT, async () => {
+test("without a queue for dead letters a message that fails is not cancelled, and can still run", LIMIT, async () => {
   const message = sale("unlettered", "one", { does: "waits" });
   assert.deepEqual((await deliver(server, "unlettered", [{ ...message, attempts: 3 }])).again, { [message.id]: 5 });
   await open("unlettered");
@@ -165,7 +165,7 @@ test("where there is no queue for letters, a message that may still pass is not 
   assert.equal((await sales("unlettered")).length, 2);
 });
 
-test("where the settings can't be read, a message is a letter at the last delivery too, and delivered again before", LIMIT, async () => {
+test("with settings that can't be read a message is delivered again, and is a dead letter at the last delivery", LIMIT, async () => {
   const wrong = await serve(after, "script", { SEMEL_RETENTION_SECONDS: "nonsense" }, { folder, objects: { SEMEL: "Tills", REGISTRY: "SemelRegistry" }, deadLetters: side.address });
   const message = sale("limited", "unset");
   assert.deepEqual((await deliver(wrong, "limited", [{ ...message, attempts: 4 }])).again, { [message.id]: 1 });
@@ -175,14 +175,14 @@ test("where the settings can't be read, a message is a letter at the last delive
   assert.deepEqual([reason.code, reason.status, reason.executed], ["unavailable", 503, "unknown"]);
 });
 
-test("text and bytes come as they are, and an id may be anything printable", LIMIT, async () => {
+test("text, bytes and JSON arrive as they are, each once, under ids with quotes and backslashes", LIMIT, async () => {
   const messages = [{ id: "text", body: "caf\u00e9" }, { id: "bytes", made: "bytes" }, { id: "json", body: [1, null] }, { id: "date", made: "date" }];
   for (let time = 0; time < 2; time += 1) assert.equal((await deliver(server, "plain", messages)).acknowledged.length, 4);
   const found = (await sales("plain")).map(({ type, body }) => [type, body]).toSorted();
   assert.deepEqual(found, [["application/json", "[1,null]"], ["application/json", '{"at":"1970-01-01T00:00:00.000Z"}'], ["application/octet-stream", "caf\u00e9"], ["text/plain; charset=utf-8", "caf\u00e9"]]);
 });
 
-test("what can't be read is a letter at once, with the body that it had", LIMIT, async () => {
+test("a message that can't be made into a request is a dead letter at once, with its body", LIMIT, async () => {
   const wrong = {
     "no object": ["sales", { body: "text" }, /no till that is/],
     "no member": ["sales", { body: { till: "east" } }, /no sale that is/],
@@ -204,7 +204,7 @@ test("what can't be read is a letter at once, with the body that it had", LIMIT,
   }
 });
 
-test("nothing of the protocol or of the administrator can be asked by a message", LIMIT, async () => {
+test("a message can't ask for a path of the protocol or the administrator, and is a dead letter with not-found", LIMIT, async () => {
   for (const path of ["/semel/v1/keys/tills%2Fnorth/acks", "/semel/v1/keys/tills%2Fnorth/cancel", "/semel/v1/admin/keys/tills%2Fnorth/forget", "/%73emel/v1/admin/keys", "/unknown", "/tills/north/nothing"]) {
     const id = randomUUID();
     assert.deepEqual((await deliver(server, "nowhere", [{ id, body: { path } }])).acknowledged, [id], path);
@@ -212,13 +212,13 @@ test("nothing of the protocol or of the administrator can be asked by a message"
   }
 });
 
-test("a message that is older than the retention may have run, so it does not run", LIMIT, async () => {
+test("a message that is older than the retention does not run, and is a dead letter with outside-window", LIMIT, async () => {
   const old = { ...sale("old", "one"), timestamp: Date.now() - 3 * DAY_MS };
   assert.deepEqual((await deliver(server, "sales", [old])).acknowledged, [old.id]);
   assert.deepEqual([letter().reason.code, await sales("old")], ["outside-window", []]);
 });
 
-test("where a letter can't be sent, its message is delivered again", LIMIT, async () => {
+test("if a dead letter can't be sent, its message is delivered again", LIMIT, async () => {
   const refused = sale("letters", "one", { does: "refuses" });
   side.fails = 1;
   assert.deepEqual(await deliver(server, "sales", [refused]), { acknowledged: [], again: { [refused.id]: 5 } });
@@ -227,7 +227,7 @@ test("where a letter can't be sent, its message is delivered again", LIMIT, asyn
   assert.deepEqual((await deliver(server, "unlettered", [sale("letters", "two", { does: "refuses" })])).acknowledged, []);
 });
 
-test("a client can't take a message's id, nor its name", LIMIT, async () => {
+test("a message whose id a client has used is a dead letter, and a client can't use the principal of queues", LIMIT, async () => {
   const message = sale("taken", "one");
   const mine = await server.send("POST", "/tills/taken/sales/one", { id: message.id, as: "alice", body: JSON.stringify(message.body), headers: { "content-type": "application/json" } });
   assert.equal(mine.semel, "executed");
@@ -279,13 +279,13 @@ test("kill -9 and duplicates: of 300 messages, each takes effect once", LIMIT, a
   assert.equal(side.letters.length, 0);
 });
 
-test("a path whose names are not in braces is refused where it is named: all messages would be of one key", async () => {
+test("consumer() refuses a path whose names are not in braces", async () => {
   const { consumer } = await natively("queue.js");
   assert.throws(() => consumer({ path: "/tills/:till/sales" }), /consumer\(\) has \/tills\/:till\/sales: a name is in braces there, as \{name\}/);
   assert.equal(typeof consumer({ path: "/tills/{till}/sales:open" }), "function");
 });
 
-test("what is no option of a consumer, or none of its kind, is told when it is made, and not by each message", async () => {
+test("consumer() refuses an unknown option, or a value of the wrong kind, when it is called", async () => {
   const { consumer } = await natively("queue.js");
   const wrong = {
     path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/, async () => "/a", async function* () {}],
@@ -305,13 +305,13 @@ test("what is no option of a consumer, or none of its kind, is told when it is m
   }
 });
 
-test("by a member, it is of no matter how old a message is", LIMIT, async () => {
+test("with ids from a member a message runs however old it is", LIMIT, async () => {
   const old = { ...sale("old-named", "one"), timestamp: Date.now() - 3 * DAY_MS };
   assert.deepEqual((await deliver(server, "named", [old])).acknowledged, [old.id]);
   assert.deepEqual([(await sales("old-named")).length, side.letters.length], [1, 0]);
 });
 
-test("what a message can't be blamed for is delivered again however often it was", LIMIT, async () => {
+test("with settings that can't be read a message is delivered again, even at its 50th delivery", LIMIT, async () => {
   const wrong = await serve(after, "script", { SEMEL_RETENTION_SECONDS: "nonsense" }, { folder, objects: { SEMEL: "Tills", REGISTRY: "SemelRegistry" }, deadLetters: side.address });
   const message = { ...sale("unset", "one"), attempts: 50 };
   assert.deepEqual((await deliver(wrong, "sales", [message])).again, { [message.id]: 1 });
@@ -335,12 +335,12 @@ async function consumed(t, answer, message = {}, options = {}) {
 }
 const bytesOf = (text) => new TextEncoder().encode(text);
 
-test("an outcome that refers elsewhere is no success", async (t) => {
+test("a message is acknowledged if its outcome is 2xx, and a dead letter if it redirects or refuses", async (t) => {
   for (const status of [200, 299]) assert.deepEqual((await consumed(t, [status, "semel-status:executed\n", bytesOf("x")])).slice(0, 2), [["ack"], []]);
   for (const status of [300, 303, 399, 400]) assert.deepEqual((await consumed(t, [status, "semel-status:replayed\n", bytesOf("why")]))[1], [{ code: "refused", status, executed: "yes", retry: "never", detail: "why" }]);
 });
 
-test("what was acknowledged meanwhile has had its effect", async (t) => {
+test("a message whose id was acknowledged meanwhile is acknowledged if it is known to have run, else a dead letter", async (t) => {
   const problem = (members) => [410, 'semel-status:acknowledged\nsemel-key:"k"\n', bytesOf(JSON.stringify({ code: "acknowledged", retry: "never", ...members }))];
   assert.deepEqual((await consumed(t, problem({ executed: "yes" }))).slice(0, 2), [["ack"], []]);
   assert.equal((await consumed(t, problem({ executed: "unknown" })))[1].length, 1);
@@ -348,7 +348,7 @@ test("what was acknowledged meanwhile has had its effect", async (t) => {
 
 const EXECUTED = [200, "semel-status:executed\n", bytesOf("x")];
 
-test("a member is one segment of the path, whatever is in it; what is empty, no whole number or inherited is none", async (t) => {
+test("a member is one escaped segment of the path; if it is empty, fractional or inherited, the message is invalid", async (t) => {
   for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"]]) {
     const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
     assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
@@ -364,7 +364,7 @@ test("a member is one segment of the path, whatever is in it; what is empty, no 
   }
 });
 
-test("an id is a text of 1 to 255 characters; where its function gives another, or throws, a letter says so, and no more than it has room for", async (t) => {
+test("an id is a text of 1 to 255 characters, else a dead letter says why in at most 1,000 characters", async (t) => {
   const of = (id) => consumed(t, EXECUTED, {}, { id: () => id });
   const throws = () => {
     throw new Error("x".repeat(2_000));
@@ -381,11 +381,11 @@ test("an id is a text of 1 to 255 characters; where its function gives another, 
   assert.deepEqual([done, code, detail], [["ack"], "message-invalid", "what was thrown can't be written as text"]);
 });
 
-test("a method is the same in small letters", async (t) => {
+test("the method of a consumer may be in small letters", async (t) => {
   for (const method of ["patch", "post", "DELETE"]) assert.deepEqual((await consumed(t, EXECUTED, {}, { method }))[2].map(([asked]) => asked), [method.toUpperCase()]);
 });
 
-test("what is cancelled is named with its whole key, by a change as any other is; what may have run is not", async (t) => {
+test("a message that is given up is cancelled under its whole key, unless it may have run", async (t) => {
   const fails = (members) => [500, 'semel-status:rolled-back\nsemel-key:"a/b%25/c"\n', bytesOf(JSON.stringify({ code: "rolled-back", executed: "no", retry: "same-id", ...members }))];
   const [done, letters, [[, , , lines], cancel]] = await consumed(t, fails(), { attempts: 3, timestamp: new Date(5_999) });
   assert.deepEqual([done, letters, cancel.slice(0, 3)], [[5], [], ["POST", "/semel/v1/keys/a%2Fb%25%2Fc/cancel", ""]]);
@@ -397,7 +397,7 @@ test("what is cancelled is named with its whole key, by a change as any other is
   assert.deepEqual([reason.executed, reason.retry, asked.length], ["unknown", "same-id", 1]);
 });
 
-test("a letter that is neither taken nor refused is waited for no longer than an answer: of the others of its batch the queue hears", async (t) => {
+test("a dead letter whose sending never ends is waited for 20 s, and then its message is delivered again", async (t) => {
   t.mock.method(console, "log", () => {});
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const { consumer } = await natively("queue.js");
@@ -416,7 +416,7 @@ test("a letter that is neither taken nor refused is waited for no longer than an
   assert.deepEqual(done, [0, [1, { delaySeconds: 5 }]]);
 });
 
-test("sixteen messages of a batch are under way at a time, and the next begins where one is through", async (t) => {
+test("sixteen messages of a batch are under way at a time, and the next begins when one is done", async (t) => {
   t.mock.method(console, "log", () => {});
   const { consumer } = await natively("queue.js");
   given.glue.router ??= {};
@@ -442,7 +442,7 @@ test("sixteen messages of a batch are under way at a time, and the next begins w
   assert.equal(done.length, 20);
 });
 
-test("a letter is JSON, which everybody can read, unless that would lose some of its message", async (t) => {
+test("a dead letter is JSON, unless that would lose something of its message", async (t) => {
   t.mock.method(console, "log", () => {});
   const { consumer } = await natively("queue.js");
   const sent = [];

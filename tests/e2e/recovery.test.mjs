@@ -19,7 +19,7 @@ async function whileStopped(work) {
   await server.restart();
 }
 
-test("after a return, ids go with their effects, and a late attempt changes nothing", { timeout: 60_000 }, async () => {
+test("after the state is restored from a copy, ids are gone with their effects, and a late attempt changes nothing", { timeout: 60_000 }, async () => {
   const sent = (id, more) => server.deposit("back", 5, { id, firstSent: seconds(), ...more });
   const before = await sent("before");
   await whileStopped(() => cp(server.state, copy, { recursive: true }));

@@ -37,7 +37,7 @@ function registry(t, { glue = {}, key, shard = {} } = {}) {
 
 const never = () => new Promise(() => {});
 
-test("a shard visits two keys at a time, ten seconds each and a minute all of them; who was not visited is left for later, and nobody holds up another", async (t) => {
+test("a shard tells two keys at a time to forget, waits 10 s for each and a minute for all, and leaves the rest", async (t) => {
   const names = Array.from({ length: 20 }, (_, number) => `key ${number}`);
   const SAID = { "key 1": async () => true, "key 3": async () => false, "key 5": () => Promise.reject(new Error("gone")) };
   const visited = [];
@@ -57,7 +57,7 @@ test("a shard visits two keys at a time, ten seconds each and a minute all of th
   assert.match(its.notes().join(), /a key could not be told to forget, and will be again: Error: gone/);
 });
 
-test("a job is known to each shard with how many keys that has, nothing where it does not answer; it is begun in the turn that stores it", async (t) => {
+test("a job is stored with the number of keys of each shard, 0 for one that does not answer, and begins at once", async (t) => {
   const heard = [];
   const its = registry(t, { glue: { handle: (...asked) => (heard.push(asked), its.jobs.push(["job", 5, [0]]), "stored") }, shard: { count: (shard) => (shard === 0 ? Promise.resolve(7) : never()) } });
   const asked = its.object.ask("POST", "/path", "", "lines", undefined);
@@ -66,7 +66,7 @@ test("a job is known to each shard with how many keys that has, nothing where it
   assert.deepEqual([heard, its.alarms], [[["POST", "/path", "", "lines", undefined, [7, 0], NOW, NOW + 2_000]], [NOW + 2_000]]);
 });
 
-test("who asks how far a job is restarts it, unless it is worked on; where none is, no alarm is set", async (t) => {
+test("asking for the progress of a job restarts it unless it is worked on, and sets no alarm if there is no job", async (t) => {
   const its = registry(t, { glue: { handle: () => "told" }, shard: { forget: never } });
   await its.object.ask("GET", "/path");
   assert.deepEqual(its.alarms.splice(0), []);
@@ -81,7 +81,7 @@ test("who asks how far a job is restarts it, unless it is worked on; where none 
   assert.deepEqual(its.alarms, []);
 });
 
-test("a job that is done has no alarm any more; one whose shard does not answer is tried again after a minute, and holds up no other", async (t) => {
+test("a job that is done clears the alarm, and one whose shards do not answer is tried again after a minute", async (t) => {
   const its = registry(t, { shard: { forget: async (shard) => ((its.jobs = []), [1, 1, true]) } });
   its.jobs = [["job", 5, SHARDS]];
   await its.object.alarm();
@@ -97,7 +97,7 @@ test("a job that is done has no alarm any more; one whose shard does not answer 
   assert.match(lost.notes().join(), /shard 1 of the registry does not answer: Error: gone,shard 0 of the registry does not answer: Error: no answer in 120000 ms/);
 });
 
-test("a shard that moves on goes on at once, for twenty seconds; one that still sweeps is looked at after five, and one that only failed after a minute", async (t) => {
+test("a job goes on at once while its shard moves on, after 5 s while it sweeps, and after a minute if keys failed", async (t) => {
   for (const [progress, waitMs] of [
     [() => [9, 5, false], 5_000],
     [() => [9, 8, false, "a key"], 60_000],
@@ -138,7 +138,7 @@ test("a shard that moves on goes on at once, for twenty seconds; one that still 
   assert.deepEqual([steps, its.alarms.at(-1)], [20, NOW + 20_000]);
 });
 
-test("of many jobs four are in hand at a time, and the others are looked at soon; a failure of the storage ends none", async (t) => {
+test("four of many jobs are in hand at a time and the others follow in 5 s, and if the storage fails in a minute", async (t) => {
   const worked = new Set();
   const its = registry(t, { shard: { forget: async (_, id) => (worked.add(id), [9, 8, false, "a key"]) } });
   its.jobs = Array.from({ length: 6 }, (_, number) => [number, 5, [0]]);
@@ -156,7 +156,7 @@ test("of many jobs four are in hand at a time, and the others are looked at soon
   assert.equal(its.alarms.at(-1), "none");
 });
 
-test("what the storage fails with is told in its words, and a trap leaves no instance behind, whatever was asked for", async (t) => {
+test("the registry passes on errors of the storage in their words, and a trap in any call replaces the instance", async (t) => {
   let fails;
   const failing = () => {
     throw fails;

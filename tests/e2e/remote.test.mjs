@@ -62,7 +62,7 @@ function key(t) {
   return its;
 }
 
-test("nothing leaves before its start is durable; what is under way is known until it is through, and then the next has its turn", async (t) => {
+test("a request leaves after its start is durable, is under way until it is settled, and then the next has its turn", async (t) => {
   const { log, remote, ask, durable, end } = key(t);
   const all = ["one", "two", "three"].map((name) => ask(name));
   assert.deepEqual([log.splice(0), remote.underWay], [["ask one", "sync", "wait two", "wait three"], "one"]);
@@ -74,7 +74,7 @@ test("nothing leaves before its start is durable; what is under way is known unt
   }
 });
 
-test("what is sent once more before there is an answer has the same turn", async (t) => {
+test("a request that takes a second call before its answer keeps its turn", async (t) => {
   const { log, calls, ask, durable, end } = key(t);
   const one = ask("one");
   calls.push([2, "/probe", true, "probe"]);
@@ -90,7 +90,7 @@ test("what is sent once more before there is an answer has the same turn", async
   assert.equal(await other, "executed");
 });
 
-test("the time of a call begins with its start, however long that takes to be durable", async (t) => {
+test("the time of a call begins with its start, even if that takes long to be durable", async (t) => {
   const its = key(t);
   const one = its.ask("one");
   its.calls.push([2, undefined, false, "again"]);
@@ -107,7 +107,7 @@ test("the time of a call begins with its start, however long that takes to be du
   assert.deepEqual([await one, its.settledMs], ["executed", 6_500], "what came of it is as of then");
 });
 
-test("who waits hears what there is a quarter of its time before its client gives up, and two seconds at most", async (t) => {
+test("a waiting caller is answered a quarter of its time, but at most two seconds, before its client gives up", async (t) => {
   for (const [waitMs, atMs] of [[4_000, 3_000], [60_000, 58_000], [0, 0]]) {
     const its = key(t);
     its.ask("one");
@@ -125,7 +125,7 @@ test("who waits hears what there is a quarter of its time before its client give
   }
 });
 
-test("who has its answer while another is under way does not wait, nor does who reads", async (t) => {
+test("a replay or a read does not wait while another request is under way", async (t) => {
   const its = key(t);
   its.ask("one");
   its.waits = "replayed";
@@ -133,7 +133,7 @@ test("who has its answer while another is under way does not wait, nor does who 
   assert.deepEqual([await its.ask("other"), await its.ask("read", { method: "GET" }), await its.ask("read", { method: "HEAD" })], ["replayed", "read", "read"]);
 });
 
-test("so many wait, with so much in their bodies, and once one is through there is room again", async (t) => {
+test("256 requests and 16 MiB of bodies wait at most, and there is room again once one is done or gives up", async (t) => {
   for (const [count, bytes] of [[256, 0], [16, 1 << 20]]) {
     for (const isLate of [false, true]) {
       const its = key(t);
@@ -154,7 +154,7 @@ test("so many wait, with so much in their bodies, and once one is through there 
   }
 });
 
-test("what was too large to be read has no bytes, and leaves the count of those that wait a number", async (t) => {
+test("a body that was too large to be read counts as no bytes among those that wait", async (t) => {
   const its = key(t);
   its.ask("first");
   its.ask("unread", { body: null });
@@ -162,7 +162,7 @@ test("what was too large to be read has no bytes, and leaves the count of those 
   assert.equal(await Promise.race([its.ask("beyond", { bytes: 1 }), turn("waits")]), "locked");
 });
 
-test("one that fails on its way lets the next have its turn", async (t) => {
+test("a request whose start can't be stored fails, and the next has its turn", async (t) => {
   const { ask, syncs, durable, end } = key(t);
   const [one, other] = [ask("one"), ask("other")];
   syncs.shift().reject(new Error("the disk is full"));
@@ -173,7 +173,7 @@ test("one that fails on its way lets the next have its turn", async (t) => {
   assert.equal(await other, "executed");
 });
 
-test("what is asked of the layer has no turn; where it has to wait, it waits for less than four seconds, and asks again", async (t) => {
+test("a control request takes no turn; if it is locked it waits less than four seconds, and is asked again", async (t) => {
   const control = { path: "/semel/v1/keys/k/" };
   const its = key(t);
   its.says.cancel = "executed";
@@ -198,7 +198,7 @@ test("what is asked of the layer has no turn; where it has to wait, it waits for
   assert.equal(await waits, "executed");
 });
 
-test("where so many wait that there is no room, what is asked of the layer is answered at once", async (t) => {
+test("a locked control request is answered at once if too many requests wait", async (t) => {
   const its = key(t);
   its.says.resolve = "locked";
   for (let number = 0; number <= 256; number += 1) its.ask(`${number}`);
@@ -239,14 +239,14 @@ test("what came of a call is not lost where the storage fails as it is to be rec
   assert.equal((await three).split("\n")[0], "unavailable");
 });
 
-test("what is asked of the layer is told at once that a request is under way, where that is the answer", async (t) => {
+test("a control request whose request is in flight is answered so at once", async (t) => {
   const its = key(t);
   its.ask("one");
   its.says.cancel = "in-flight";
   assert.equal(await Promise.race([its.ask("cancel", { path: "/semel/v1/keys/k/" }), turn("waits")]), "in-flight");
 });
 
-test("what failed on its way is not under way any more", async (t) => {
+test("a request whose start can't be stored is not under way any more", async (t) => {
   const { remote, ask, syncs } = key(t);
   const one = ask("one");
   syncs.shift().reject(new Error("the disk is full"));
@@ -267,7 +267,7 @@ async function front(sync = async () => {}) {
   return its;
 }
 
-test("a request under way is known to an engine that is made meanwhile, goes on if its caller leaves, and never runs alone as a suspect", async (t) => {
+test("a request under way is known to an engine made meanwhile, is kept alive, and keeps no other from its answer", async (t) => {
   const { restart } = await natively("module.js");
   const { knows, background, ask } = await front();
   let answer;
@@ -287,7 +287,7 @@ test("a request under way is known to an engine that is made meanwhile, goes on 
   assert.deepEqual(knows, [undefined, "one", undefined]);
 });
 
-test("what fails on its way is told its caller alone", async () => {
+test("a failure of a call is told only to its caller", async () => {
   const { background, ask } = await front(() => Promise.reject(new Error("the disk is full")));
   await assert.rejects(ask("POST", "/orders"), /the disk is full/);
   await Promise.all(background);

@@ -91,7 +91,7 @@ before(async () => {
   await server.kill();
 });
 
-test("records that are not due: a start counts them once, and neither a request nor an administrator waits", LIMIT, async (t) => {
+test("records that are not due are counted once at a start, and neither a request nor an administrator waits", LIMIT, async (t) => {
   const { bytes, outcome } = await crowd(server, "records", COUNT, nowS() - OLD_S);
   t.diagnostic(`a record takes ${bytes.toFixed(0)} bytes, its outcome of ${outcome} among them`);
   assert.ok(bytes - outcome < 150, `${bytes} bytes`);
@@ -172,7 +172,7 @@ test("the inspector shows a key with very many records", LIMIT, async (t) => {
   assert.deepEqual(mine.complaints, []);
 });
 
-test("all of them due at once: they leave, and no request waits for more than its turn", LIMIT, async (t) => {
+test("records that are due all at once leave, and a request to their key waits for one page of the sweep at most", LIMIT, async (t) => {
   // This is measured before the restart, because a read during the sweep would include the sweep's time.
   const turnMs = TURN_MS_MAX * (await slowness(t));
   // Nothing leaves the other key, so all pages are of one key.
@@ -215,7 +215,7 @@ test("all of them due at once: they leave, and no request waits for more than it
 });
 
 for (const what of ["packed", "tombstones"]) {
-  test(`tombstones that have lapsed (${what}): they leave, and no start waits for those that are packed`, LIMIT, async (t) => {
+  test(`lapsed tombstones (${what}) leave, and no start waits for those that are packed`, LIMIT, async (t) => {
     await server.deposit("alice", 1, { firstSent: nowS() });
     const turnMs = TURN_MS_MAX * (await slowness(t));
     await server.kill();

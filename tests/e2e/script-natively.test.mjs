@@ -8,7 +8,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { natively } from "./natively.mjs";
 
-test("a trap of the module stays a trap, whoever catches it; an effect that is invalid or comes too late is an error where it is emitted", async () => {
+test("a trap of the module ends the request even if the handler catches it; an invalid or late effect throws at once", async () => {
   const { bind, handle } = await natively("script/script.js");
   const trap = new WebAssembly.RuntimeError("unreachable");
   let kept;
@@ -38,7 +38,7 @@ test("a trap of the module stays a trap, whoever catches it; an effect that is i
   assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
 });
 
-test("a promise that a handler returns is neither started nor reported as unhandled; a cursor that can't be read to its end fails the request, and the others are read", async () => {
+test("a promise from handle is neither started nor unhandled; an unreadable cursor fails the request, others are read", async () => {
   const { bind, handle } = await natively("script/script.js");
   const asked = (work, exec = () => {}) => handle(bind({ sql: { exec }, kv: { delete() {} }, transactionSync: (work) => work() }, { handle: work }), "POST", "/", "", new Uint8Array(), 0, "key", "alice");
   let begun = 0;
@@ -60,7 +60,7 @@ test("a promise that a handler returns is neither started nor reported as unhand
   assert.deepEqual(ended, ["other", "fails", "one"]);
 });
 
-test("while no request is answered, Semel keeps none of the object's cursors, and its transactions return what they return", async () => {
+test("outside of requests Semel keeps no cursor of the object, and transactionSync returns what its callback returns", async () => {
   const { bind } = await natively("script/script.js");
   const storage = { sql: { exec: () => ({ rowsWritten: 1, columnNames: ["n"] }) }, kv: { put() {}, delete() {} }, transactionSync: (work) => work() };
   bind(storage, {});
@@ -75,7 +75,7 @@ test("while no request is answered, Semel keeps none of the object's cursors, an
   assert.deepEqual(cursors.map((each) => each.deref()), Array(10).fill(undefined));
 });
 
-test("what is forbidden in a handler is forbidden for its own object only: if the runtime cuts a handler off, other objects can still set alarms", async () => {
+test("while a handler runs, setAlarm is forbidden for its own object only, and it is allowed again afterwards", async () => {
   const { bind, handle } = await natively("script/script.js");
   const storageOf = (set) => ({ sql: { exec() {} }, kv: { put() {}, delete() {} }, transactionSync: (work) => work(), setAlarm: (atMs) => set.push(atMs) });
   const [own, other] = [[], []];
@@ -91,7 +91,7 @@ test("what is forbidden in a handler is forbidden for its own object only: if th
   assert.deepEqual([own, other], [[3], [2]]);
 });
 
-test("a transaction of a handler's own may give anything at once, null too", async () => {
+test("transactionSync in a handler returns any value of its callback that is no promise, null and undefined too", async () => {
   const { bind, handle } = await natively("script/script.js");
   for (const what of [null, undefined, 0, { then: 1 }]) {
     const storage = { sql: { exec() {} }, kv: { delete() {} }, transactionSync: (work) => work() };
@@ -101,7 +101,7 @@ test("a transaction of a handler's own may give anything at once, null too", asy
   }
 });
 
-test("a field that a subclass has is looked for once it is there, however soon the runtime does what the object begins with", async () => {
+test("a subclass field with a name of Semel's own is refused, even if blockConcurrencyWhile runs its work at once", async () => {
   const { SemelObject } = await natively("script/index.js");
   class Fielded extends SemelObject {
     storage = "its own";
@@ -112,7 +112,7 @@ test("a field that a subclass has is looked for once it is there, however soon t
   await assert.rejects(Promise.all(begun), /Fielded\.storage is Semel's own: give it another name/);
 });
 
-test("the deletion of a key is in no group, however its path is written: what a handler has beside its tables goes right after it", async () => {
+test("attempts that include the deletion of a key are not grouped, however its path is percent-encoded", async () => {
   await natively("script/index.js");
   const { gathering } = await natively("router.js");
   let asked = 0;
@@ -125,7 +125,7 @@ test("the deletion of a key is in no group, however its path is written: what a 
   assert.equal(asked, 3);
 });
 
-test("of a header that another key has sent twice, a handler sees both", async () => {
+test("a handler sees both values of a header that another key has sent twice", async () => {
   const { bind, handle } = await natively("script/script.js");
   const storage = { sql: { exec() {} }, kv: { delete() {} }, transactionSync: (work) => work() };
   const object = bind(storage, { handle: (_, { headers }) => ({ status: 200, body: headers.get("x-one") }) });

@@ -36,7 +36,7 @@ async function failsWith(path, reason) {
   assert.doesNotMatch(server.log, /restarted/, path);
 }
 
-test("whatever it throws undoes what it wrote, is told to the log alone, and is no crash of the module", LIMIT, () =>
+test("whatever a handler throws undoes its writes, is told in the log only, and does not restart the module", LIMIT, () =>
   keeps(0, async () => {
     await failsWith("/throws/error", /the reason is nobody's business.*index\.js/);
     await failsWith("/throws/null", /the handler failed: null/);
@@ -48,19 +48,19 @@ test("whatever it throws undoes what it wrote, is told to the log alone, and is 
     await failsWith("/throws/cause", /the handler failed: Error: there is one of that name, so Error: no order was placed/);
   }));
 
-test("a failure is no crash that is counted: its id is never poisoned", LIMIT, async () => {
+test("an id whose handler fails five times is rolled-back each time, and never poisoned", LIMIT, async () => {
   const id = randomUUID();
   for (let time = 0; time < 5; time += 1) assert.equal((await change("/throws/range", { id })).semel, "rolled-back");
 });
 
-test("a promise is refused, with the reason and what to do, and what it would write afterwards is not written", LIMIT, () =>
+test("a handler that returns a promise is rolled-back, the log says why, and its later writes are not written", LIMIT, () =>
   keeps(0, async () => {
     const why = /handle gave a promise: it has to answer at once, without async and await: .*another commit.*belongs into the Worker's fetch/;
     for (const path of ["/answers/promise", "/answers/thenable", "/answers/rejected", "/late"]) await failsWith(path, why);
     assert.match((await server.send("GET", "/told")).text, /ctx\.sql is of a request that has its answer/);
   }));
 
-test("what can't be an answer is an error that says so", LIMIT, () =>
+test("an answer with an invalid form, status, header or body is rolled-back, and the log says why", LIMIT, () =>
   keeps(0, async () => {
     const wrong = {
       nothing: /handle gave nothing: an answer is/,
@@ -95,7 +95,7 @@ test("what can't be an answer is an error that says so", LIMIT, () =>
     for (const [name, reason] of Object.entries(wrong)) await failsWith(`/answers/${name}`, reason);
   }));
 
-test("text, bytes and JSON go out as what they are, and are replayed so", LIMIT, () =>
+test("text, bytes and JSON of a handler go out with their content types, and are replayed unchanged", LIMIT, () =>
   keeps(9, async () => {
     const given = {
       json: [200, "application/json", '{"a":[1,null,"\u00e9"]}'],
@@ -127,7 +127,7 @@ async function arrives(count, path, check, id = randomUUID()) {
   assert.equal(await onShelf(), before + count, path);
 }
 
-test("what it sends goes with the transaction that it is sent in, also with one that the handler undoes by itself", LIMIT, () =>
+test("an effect is sent only if the transaction in which it is emitted is kept, including transactions of the handler", LIMIT, () =>
   keeps(3, async () => {
     const is200 = ({ semel, status }) => assert.deepEqual([semel, status], ["executed", 200]);
     await arrives(0, "/sends/undone", is200);
@@ -135,7 +135,7 @@ test("what it sends goes with the transaction that it is sent in, also with one 
     await arrives(2, "/sends/nested", is200);
   }));
 
-test("what can't be sent is an error where it is sent: who catches it goes on without, and else the client is told what the layer refused", LIMIT, () =>
+test("ctx.emit throws if it can't emit: a handler may catch that, else the request is rolled-back or too-large", LIMIT, () =>
   keeps(2, async () => {
     const limit = /the handler emits more than 64 requests/;
     await arrives(0, "/sends/caught", ({ semel, text }) => assert.deepEqual([semel, text], ["executed", "ctx.emit: this can't be emitted: the key of /elsewhere is probe, not shelf"]));
@@ -148,13 +148,13 @@ test("what can't be sent is an error where it is sent: who catches it goes on wi
     await arrives(64, "/sends/too-many-caught", ({ semel, text }) => assert.deepEqual([semel, limit.test(text)], ["executed", true]));
   }));
 
-test("what fails where it was sent to is in the log, with the reason", LIMIT, async () => {
+test("an effect that fails at its target is in the log, with the code of the failure", LIMIT, async () => {
   assert.equal((await change("/sends/failing?key=sender")).semel, "executed");
   const line = JSON.parse(await server.line(/nobody waits for its answer/));
   assert.deepEqual([line.level, line.by, line.code], ["error", "object", "rolled-back"]);
 });
 
-test("it sees the whole request, the key and its clock, and the object that it is in", LIMIT, async () => {
+test("a handler sees the request, the principal, the key and its clock, and its object, but no Semel-From of a client", LIMIT, async () => {
   const options = { body: "caf\u00e9", headers: { "content-type": "text/plain", "semel-from": '"accounts/ann"' }, as: "alice" };
   const { now, ...seen } = (await change("/echo/a%20b?key=shelf&x=1", options)).json;
   assert.deepEqual(seen, {
@@ -164,14 +164,14 @@ test("it sees the whole request, the key and its clock, and the object that it i
   assert.ok(Math.abs(now - Date.now()) < 60_000);
 });
 
-test("a read sees what is committed and writes nothing; null is a path that it does not know", LIMIT, () =>
+test("a read writes nothing, and a path for which handle or the key rule gives null is not-found", LIMIT, () =>
   keeps(0, async () => {
     assert.equal((await server.send("GET", "/echo")).semel, "read");
     assert.equal((await server.send("HEAD", "/echo")).text, "");
     assert.deepEqual([(await change("/null")).semel, (await change("/key/null")).semel], ["not-found", "not-found"]);
   }));
 
-test("a key rule that fails is a failure of its request, and no crash", LIMIT, () =>
+test("a key rule that throws, or gives no key, is rolled-back, the log says why, and the module is not restarted", LIMIT, () =>
   keeps(0, async () => {
     // Once this line is read, all that was printed before it has been read too.
     await failsWith("/throws/null", /the handler failed: null/);
@@ -185,7 +185,7 @@ test("a key rule that fails is a failure of its request, and no crash", LIMIT, (
     assert.doesNotMatch(server.log, /restarted/);
   }));
 
-test("a key whose handler has read half of a table is deleted by the second attempt", LIMIT, async () => {
+test("the deletion of a key with a half-read table is unavailable first, and executed by the second attempt", LIMIT, async () => {
   assert.equal((await change("/half?key=half")).status, 200);
   const id = randomUUID();
   const remove = () => server.admin("DELETE", "keys/half", { id });
@@ -195,7 +195,7 @@ test("a key whose handler has read half of a table is deleted by the second atte
   assert.deepEqual((await change("/half?key=half")).json, { n: 1 });
 });
 
-test("a key that is deleted loses what its handler has beside the tables, and a replay of that nothing that came since", LIMIT, async () => {
+test("deleting a key deletes what its handler stores beside the tables, and a replay deletes nothing stored since", LIMIT, async () => {
   const kept = async () => (await server.send("GET", "/kept?key=kept")).json;
   const id = randomUUID();
   assert.equal((await change("/kept?key=kept")).json, 20);
@@ -214,7 +214,7 @@ test("a key that is deleted loses what its handler has beside the tables, and a 
   }
 });
 
-test("what comes right after the deletion of its key, and was committed with that, keeps what its handler has beside the tables", LIMIT, async () => {
+test("a change that runs right after the deletion of its key, in one commit, keeps what it stores beside the tables", LIMIT, async () => {
   let came = 0;
   for (let round = 0; round < 10; round += 1) {
     const key = `together-${round}`;
@@ -235,7 +235,7 @@ test("what comes right after the deletion of its key, and was committed with tha
   assert.ok(came > 0, "some came after it");
 });
 
-test("of the statements that write, those that give rows are kept until they are read to their end, and no others", async () => {
+test("only the writing statements that return rows are read to their end after the handler", async () => {
   const ended = [];
   const cursor = (text) => ({ text, rowsWritten: 1, columnNames: text.includes("RETURNING") ? ["n"] : [], next: () => ({ done: ended.push(text) > 0 }) });
   const storage = { sql: { exec: cursor }, kv: { delete() {} }, transactionSync: (work) => work() };
@@ -250,7 +250,7 @@ test("of the statements that write, those that give rows are kept until they are
   assert.deepEqual(ended, ["UPDATE many SET n = 2 RETURNING n"]);
 });
 
-test("what writes and is not read to its end counts as read, and what is thrown meanwhile undoes it, with no harm to others", LIMIT, async () => {
+test("a write that is not read to its end takes full effect, and a handler that fails undoes only its own writes", LIMIT, async () => {
   const many = async (key) => (await server.send("GET", `/many?key=${key}`)).json;
   const kept = {
     first: [[2, 3, 4], { n: 2 }],
@@ -298,7 +298,7 @@ test("what writes and is not read to its end counts as read, and what is thrown 
   assert.equal((await server.send("GET", "/kept?key=writes")).json, 0);
 });
 
-test("what undoes the whole transaction ends the object before anything else of that commit is written, also where the handler catches it", LIMIT, async () => {
+test("a rollback of the whole transaction ends the object and undoes the whole commit, even if the handler catches it", LIMIT, async () => {
   const many = async () => (await server.send("GET", "/many?key=rollback")).json;
   assert.equal((await change("/gives/text?key=rollback")).semel, "executed");
   const firstSent = Math.floor(Date.now() / 1000);
@@ -316,7 +316,7 @@ test("what undoes the whole transaction ends the object before anything else of 
   assert.equal((await change("/gives/text")).semel, "executed", "no other key is concerned");
 });
 
-test("a conflict that undoes its statement alone ends no object, though the class has turned foreign keys off; one that undoes all does", LIMIT, async () => {
+test("a conflict that undoes its statement alone ends no object, a rollback does, with foreign keys on or off", LIMIT, async () => {
   for (const key of ["keys-on", "keys-off"]) {
     const written = (name) => change(`/writes/${name}?key=${key}`);
     const { semel, text } = await written("conflicts");
@@ -335,7 +335,7 @@ function batchOf(key, paths) {
   return server.send("POST", `/semel/v1/keys/${key}/batch`, { body: JSON.stringify(elements) });
 }
 
-test("a handler that asks its own Worker harms nobody of its commit: that begins once the handler has answered", LIMIT, async () => {
+test("a handler that calls its own Worker disturbs no request of its batch, and its call is executed afterwards", LIMIT, async () => {
   const id = randomUUID();
   assert.equal((await change("/gives/text?key=asks")).semel, "executed");
   const { json } = await batchOf("asks", ["/gives/json", `/serves/${id}`, "/gives/json"]);
@@ -344,7 +344,7 @@ test("a handler that asks its own Worker harms nobody of its commit: that begins
   assert.doesNotMatch(server.log, /restarted/);
 });
 
-test("a handler that ends its object ends no more than that: who comes next, at any key, is served", LIMIT, async () => {
+test("a handler that aborts its object makes its batch unavailable, and the next request at any key is served", LIMIT, async () => {
   assert.equal((await change("/gives/text?key=ends")).semel, "executed");
   const ended = await batchOf("ends", ["/writes/next", "/aborts", "/writes/next"]);
   assert.deepEqual([ended.status, ended.json.code, ended.json.executed], [503, "unavailable", "unknown"]);
@@ -354,7 +354,7 @@ test("a handler that ends its object ends no more than that: who comes next, at 
   assert.doesNotMatch(server.log, /restarted/);
 });
 
-test("a field of a name that is Semel's own is told of by that name", LIMIT, async () => {
+test("a field with a name of Semel's own makes requests unavailable, and the log names the field", LIMIT, async () => {
   const id = randomUUID();
   const { status, json } = await change("/gives/text?key=field", { id });
   assert.deepEqual([status, json.code, json.executed], [503, "unavailable", "unknown"]);
@@ -362,7 +362,7 @@ test("a field of a name that is Semel's own is told of by that name", LIMIT, asy
   assert.equal((await change("/gives/text")).semel, "executed");
 });
 
-test("in a batch, each element's failure is its own", LIMIT, () =>
+test("in a batch, an element that fails is rolled back, and the others are executed", LIMIT, () =>
   keeps(2, async () => {
     const paths = ["/gives/text", "/throws/range", "/answers/promise", "/gives/json"];
     const body = JSON.stringify(paths.map((path) => ({ id: randomUUID(), method: "POST", path })));
@@ -370,7 +370,7 @@ test("in a batch, each element's failure is its own", LIMIT, () =>
     assert.deepEqual(answer.json.map(({ headers }) => headers["semel-status"]), ["executed", "rolled-back", "rolled-back", "executed"]);
   }));
 
-test("a class that could not be served is refused where it is named, with the reason", LIMIT, async () => {
+test("worker() refuses a class that could not be served, with the reason", LIMIT, async () => {
   const reasons = (await server.send("GET", "/refused")).json;
   const expected = {
     nothing: /takes a class that extends SemelObject/,
@@ -394,7 +394,7 @@ test("a class that could not be served is refused where it is named, with the re
   for (const [name, reason] of Object.entries(expected)) assert.match(reasons[name], reason, name);
 });
 
-test("the methods that the types call Semel's own are those that a class is refused for", async () => {
+test("the members of SemelObject in worker.d.ts are exactly the methods of its prototype", async () => {
   const { SemelObject } = await natively("host.js");
   const types = await readFile(join(ROOT, "sdk/npm/worker.d.ts"), "utf8");
   const [, members] = /^export abstract class SemelObject.*?\{\n([^]*?)^\}$/m.exec(types);
@@ -415,7 +415,7 @@ async function workerFrom(t, text) {
 
 const OWN = { objects: { SEMEL: "Own", REGISTRY: "SemelRegistry" } };
 
-test("a schema that has grown goes on where the tables of a key are; an entry that fails undoes its request, and the log says which it was", LIMIT, async (t) => {
+test("a schema that has grown is applied to existing tables; a failing entry rolls back its request and is logged", LIMIT, async (t) => {
   const entries = ["CREATE TABLE a (n)", "CREATE TABLE b (n); INSERT INTO b SELECT n FROM a", "CREATE TABLE a (n)"];
   const handle = 'handle({ sql }) { const tables = sql.exec("SELECT name FROM sqlite_master WHERE name IN (\'a\', \'b\')").toArray(); for (const { name } of tables) sql.exec(`INSERT INTO ${name} VALUES (1)`); return { status: 200, body: tables.map(({ name }) => [name, sql.exec(`SELECT count(*) AS n FROM ${name}`).one().n]) }; }';
   const folders = [await workerOf(t, handle)];
@@ -436,7 +436,7 @@ test("a schema that has grown goes on where the tables of a key are; an entry th
   assert.deepEqual((await made(id)).json, [["a", 3], ["b", 3]]);
 });
 
-test("a pattern names the keys of paths that fit it, and nothing handles the others; without a rule each path is its key's", LIMIT, async (t) => {
+test("with a key pattern, paths that do not fit it are 404; without a rule each path is its own key", LIMIT, async (t) => {
   const handle = "handle(ctx, { segments }) { return { status: 200, body: { key: ctx.key, segments } }; }";
   for (const [rule, keys] of [
     ['static key = "/shops/:shop/*";', { "/shops/1": "shops/1", "/shops/1/a/b": "shops/1", "/shops": null, "/stores/1": null, "/": null }],
@@ -454,7 +454,7 @@ test("a pattern names the keys of paths that fit it, and nothing handles the oth
   }
 });
 
-test("another handler of the Worker, as docs/handlers.md has it, takes effect once however often it is called for the same", LIMIT, async (t) => {
+test("the scheduled handler of docs/handlers.md takes effect once for each scheduled time, however often it is called", LIMIT, async (t) => {
   const blocks = (await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([^]*?)^```$/gm);
   const [[, handler], , [, scheduled]] = [...blocks];
   const text = handler.replace("export default worker(Counters);", scheduled.replace("export default", "const its ="));

@@ -16,7 +16,7 @@ const LIMIT = { timeout: 120_000 };
 
 const { server, browser, through } = await startBank(after);
 
-test("200 deposits through crashes of everything: exact, every caller answered, nothing left", LIMIT, async (t) => {
+test("200 deposits through crashes of page, browser and server are each made once and answered, and none stays pending", LIMIT, async (t) => {
   const ACCOUNTS = 4;
   const EACH = 50;
   const AT_A_TIME = 16;
@@ -169,7 +169,7 @@ class Book {
 const has = (balance, amount) => Math.floor(balance / amount) % 2 === 1;
 const bits = (balance) => balance.toString(2).replaceAll("0", "").length;
 
-test("what is not from Semel is no answer: a portal's 200, a CDN's 403, a redirect, with CORS and without", LIMIT, async (t) => {
+test("a portal's 200, a CDN's 403 and a redirect are not taken for answers, with CORS or without", LIMIT, async (t) => {
   const { proxy, tab } = await through(t);
   const cors = { "access-control-allow-origin": "*", "access-control-expose-headers": "*" };
   const strangers = [cors, {}].flatMap((headers) => [
@@ -189,7 +189,7 @@ test("what is not from Semel is no answer: a portal's 200, a CDN's 403, a redire
   assert.deepEqual([proxy.counts.instead, elsewhere], [expected, []]);
 });
 
-test("what may overlap at a key goes together, once what that takes is loaded: exact, each with its own answer", LIMIT, async (t) => {
+test("unordered requests of a key go in batches once that code is loaded, each made once, with its own answer", LIMIT, async (t) => {
   const { proxy, tab } = await through(t);
   let [batches, made] = [0, 0];
   proxy.settings.instead = ({ method, url }) => void (batches += method === "POST" && url.endsWith("/batch"));
@@ -210,7 +210,7 @@ test("what may overlap at a key goes together, once what that takes is loaded: e
   t.diagnostic(JSON.stringify({ made, batches, requests: proxy.counts.requests }));
 });
 
-test("offline nothing is lost, and online it goes on", LIMIT, async (t) => {
+test("a request that is made offline is stored, and is sent and answered once the browser is online", LIMIT, async (t) => {
   const { proxy, tab } = await through(t);
   const page = await tab();
   t.after(() => browser.offline(false));
@@ -224,7 +224,7 @@ test("offline nothing is lost, and online it goes on", LIMIT, async (t) => {
   await until(async () => (await pending(page)).length === 0, "nothing is pending");
 });
 
-test("after a reload onrecovered tells the answer, once, and not before it is set", LIMIT, async (t) => {
+test("after a reload onrecovered gets the answer once, and not before it is set", LIMIT, async (t) => {
   const { proxy, open, tab } = await through(t, UNHEARD);
   const page = await tab();
   const deposit = small("reloaded", 5);
@@ -244,7 +244,7 @@ test("after a reload onrecovered tells the answer, once, and not before it is se
   assert.equal(proxy.changes.size, 1);
 });
 
-test("a tab leaves another's request alone while that lives", LIMIT, async (t) => {
+test("a tab leaves a request of another tab alone while that tab lives", LIMIT, async (t) => {
   const [kept, own] = [small("tabs-kept", 5), small("tabs-own", 9)];
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) === own.n });
   const [one, two] = [await tab(), await tab()];
@@ -264,7 +264,7 @@ test("a tab leaves another's request alone while that lives", LIMIT, async (t) =
 });
 
 for (const opened of ["after", "before"]) {
-  test(`a tab that was opened ${opened} a request of another goes on with it once that is gone`, LIMIT, async (t) => {
+  test(`a tab that was opened ${opened} a request of another tab takes the request over once that tab is closed`, LIMIT, async (t) => {
     const { proxy, tab } = await through(t, UNHEARD);
     const deposit = small(`tabs-${opened}`, 5);
     const one = await tab();
@@ -282,7 +282,7 @@ for (const opened of ["after", "before"]) {
   });
 }
 
-test("a tab that opens while another looks round is not taken for gone", LIMIT, async (t) => {
+test("a tab that opens while another tab checks which tabs live is not taken for gone", LIMIT, async (t) => {
   const { proxy, tab } = await through(t, UNHEARD);
   const one = await tab();
   // The tab looks who lives, and then is held before it acts on that.
@@ -307,7 +307,7 @@ test("a tab that opens while another looks round is not taken for gone", LIMIT, 
   assert.deepEqual((await pending(one)).map(({ state }) => state), ["elsewhere"]);
 });
 
-test("an idle tab looks round now and then, not all the time", LIMIT, async (t) => {
+test("an idle tab checks which tabs live at most every five seconds", LIMIT, async (t) => {
   const { tab } = await through(t);
   const page = await tab();
   await page.evaluate(() => {
@@ -323,7 +323,7 @@ test("an idle tab looks round now and then, not all the time", LIMIT, async (t) 
   assert.ok(count <= 1 + ms / 5_000, `it looks every five seconds: ${count} times in ${ms} ms`);
 });
 
-test("the browser asks for leave once for all attempts of a request", LIMIT, async (t) => {
+test("the browser sends one CORS preflight for all attempts of a request", LIMIT, async (t) => {
   const preflights = [];
   const instead = ({ method, url }) => void (method === "OPTIONS" && preflights.push(url));
   const { proxy, tab } = await through(t, { ...UNHEARD, instead });

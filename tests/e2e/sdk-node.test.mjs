@@ -27,7 +27,7 @@ function deposit(semel, account, amount) {
   return semel.fetch(`/accounts/${account}/deposit`, { method: "POST", body: JSON.stringify({ amount }) });
 }
 
-test("importing it does nothing: no global, no request, no timer, no output, and the process ends by itself", async () => {
+test("importing the SDK makes no global, request, timer or output, and the process ends by itself", async () => {
   const script = `
     for (const name of ["fetch", "setTimeout", "setInterval"]) globalThis[name] = () => console.log(name + " was called");
     const before = Object.getOwnPropertyNames(globalThis).sort().join();
@@ -40,7 +40,7 @@ test("importing it does nothing: no global, no request, no timer, no output, and
   assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
 });
 
-test("100 deposits are exact, every caller gets the answer to its own, and all are acknowledged", async (t) => {
+test("100 deposits through a lossy proxy are each made once, answered to their own callers, and all acknowledged", async (t) => {
   const DEPOSITS = 50;
   const faults = { loseRequests: 1 / 3, loseAnswers: 1 / 3, duplicate: 1 / 10, delayMsMax: 10 };
   const { proxy, semel } = await outbox(t, { faults });
@@ -64,7 +64,7 @@ test("100 deposits are exact, every caller gets the answer to its own, and all a
   await acknowledged(server, proxy.changes);
 });
 
-test("with hashes a request that has its answer is not made again under its id, before and after that is acknowledged", async (t) => {
+test("with ids: hash, an answered request is not made again under its id, before or after its acknowledgement", async (t) => {
   const { proxy, semel } = await outbox(t, { ids: "hash" });
   assert.equal((await deposit(semel, "hash", 5)).status, 200);
   const code = (error) => [error.code, error.executed];
@@ -80,7 +80,7 @@ test("with hashes a request that has its answer is not made again under its id, 
   assert.deepEqual(await salted.json(), { id: "hash", balance: 10, entries: 2 });
 });
 
-test("a read passes through, and is no change", async (t) => {
+test("a read passes through, is no change, and rejects with a TypeError if it is lost", async (t) => {
   const { proxy, semel } = await outbox(t);
   await server.deposit("read", 5);
   const answer = await semel.fetch("/accounts/read");
@@ -92,7 +92,7 @@ test("a read passes through, and is no change", async (t) => {
   await assert.rejects(semel.fetch("/accounts/read"), TypeError);
 });
 
-test("a refusal of the handler is a Response and no error", async (t) => {
+test("a refusal of the handler resolves to a Response, and is no error", async (t) => {
   const { semel } = await outbox(t, { faults: { loseAnswers: 1 / 2 } });
   const answer = await semel.fetch("/accounts/poor/withdraw", { method: "POST", body: '{"amount":10}' });
   assert.ok(answer instanceof Response);
@@ -100,7 +100,7 @@ test("a refusal of the handler is a Response and no error", async (t) => {
   assert.deepEqual(await answer.json(), { error: "insufficient-funds" });
 });
 
-test("closing it rejects callers that wait: the outcome is unknown", async (t) => {
+test("close() rejects waiting callers with a ClosedError whose executed is unknown", async (t) => {
   const { proxy, semel } = await outbox(t, { faults: { loseAnswers: 1, spare: ({ method }) => method !== "POST" } });
   const caller = assert.rejects(deposit(semel, "closed", 5), (error) => {
     assert.ok(error instanceof OutcomeUnknownError && error instanceof SemelError && error instanceof Error);
@@ -117,7 +117,7 @@ test("closing it rejects callers that wait: the outcome is unknown", async (t) =
   assert.deepEqual(await server.account("closed"), { id: "closed", balance: 5, entries: 1 }, "and so it is: this one ran");
 });
 
-test("what is not from Semel is no answer: a portal's 200, a proxy's 403, a redirect", async (t) => {
+test("a portal's 200, a proxy's 403, a redirect and a bare 502 are not taken for answers", async (t) => {
   const { proxy, semel } = await outbox(t);
   const strangers = [
     { status: 200, headers: { "content-type": "text/html" }, body: "<h1>Log in</h1>" },
@@ -136,7 +136,7 @@ test("what is not from Semel is no answer: a portal's 200, a proxy's 403, a redi
   assert.deepEqual([proxy.counts.instead, elsewhere], [5, []]);
 });
 
-test("credentials among a request's own headers are refused: they would be stored", async (t) => {
+test("an Authorization header of a request is refused with a TypeError, and nothing is stored or sent", async (t) => {
   const { proxy, semel } = await outbox(t);
   for (const name of ["Authorization", "authorization"]) {
     await assert.rejects(semel.fetch("/accounts/safe/deposit", { method: "POST", body: '{"amount":5}', headers: { [name]: "Bearer secret" } }), TypeError);

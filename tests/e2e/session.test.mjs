@@ -16,7 +16,7 @@ const LIMIT = { timeout: 60_000 };
 const bank = await startBank(after);
 const { server, browser, through } = bank;
 
-test("100 deposits in two sessions, through a lossy network and kills of the server: in order, each once, each caller answered", LIMIT, async (t) => {
+test("100 deposits in two sessions, through a lossy network and kills of the server, run once, in order, all answered", LIMIT, async (t) => {
   const EACH = 50;
   const proxy = await startLossy({ target: () => server.url, seed: 7, loseRequests: 1 / 4, loseAnswers: 1 / 4, duplicate: 1 / 5, delayMsMax: 10 });
   const semel = await Semel.open({ url: proxy.url, durability: "memory", retryIntervalMs: 20 });
@@ -48,7 +48,7 @@ test("100 deposits in two sessions, through a lossy network and kills of the ser
   assert.ok(Math.min(lostRequests, lostAnswers, duplicates) > 0, JSON.stringify(proxy.counts));
 });
 
-test("two holders in Node: the one that is fenced hears what ran, and that nothing else did", LIMIT, async (t) => {
+test("of two holders in Node the fenced one hears the answer to what ran, and a FencedError for what never ran", LIMIT, async (t) => {
   const proxy = await startLossy({ target: () => server.url, seed: 7, loseAnswers: 1, spare: (request) => !isChange(request) });
   const semel = await Semel.open({ url: proxy.url, durability: "memory", retryIntervalMs: 20 });
   t.after(async () => {
@@ -71,7 +71,7 @@ test("two holders in Node: the one that is fenced hears what ran, and that nothi
 
 playSessions("Chromium", LIMIT, bank);
 
-test("a tab that takes over fences the other, whose calls never run, and both go on as they are told", LIMIT, async (t) => {
+test("a tab that takes over fences the other tab, whose later calls are fenced and never run, and goes on itself", LIMIT, async (t) => {
   const deposits = inOrder("session-tabs", 4);
   const { proxy, tab } = await through(t);
   const [zombie, holder] = [await tab(), await tab()];
@@ -93,7 +93,7 @@ test("a tab that takes over fences the other, whose calls never run, and both go
   assert.deepEqual(await server.account("session-tabs"), { id: "session-tabs", balance: 15, entries: 4 });
 });
 
-test("five tabs contend for one session for a minute: exact effects in one order, each answer to its caller", { timeout: 180_000 }, async (t) => {
+test("five tabs contend for one session for a minute: each call runs once, in one order, and gets its own answer", { timeout: 180_000 }, async (t) => {
   const [TABS, FOR_MS] = [5, 60_000];
   const { proxy, tab } = await through(t, { loseRequests: 1 / 20, loseAnswers: 1 / 10, duplicate: 1 / 10, delayMsMax: 10 });
   const tabs = [];
@@ -119,7 +119,7 @@ test("five tabs contend for one session for a minute: exact effects in one order
   t.diagnostic(JSON.stringify({ ...proxy.counts, takeOvers, deposits: all.length }));
 });
 
-test("after the store is lost, the take-over tells the last place that was taken, and nothing is run again", LIMIT, async (t) => {
+test("after the store is lost, a take-over tells the last seq, nothing runs again, and the next call goes on behind it", LIMIT, async (t) => {
   const deposits = inOrder("session-lost", 4);
   const { proxy, open, tab } = await through(t, { loseAnswers: 1, spare: (request) => !isChange(request) });
   const page = await tab();
@@ -144,4 +144,4 @@ test("after the store is lost, the take-over tells the last place that was taken
   assert.deepEqual(await recovered(page), []);
 });
 
-test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));
+test("no page has had an uncaught error", () => assert.deepEqual(browser.errors, []));

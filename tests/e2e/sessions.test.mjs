@@ -58,7 +58,7 @@ const statuses = (batch) => batch.json.map(({ headers }) => headers["semel-statu
 const statusesOf = (batch) => [...new Set(statuses(batch))];
 const said = (answer) => [answer.status, answer.semel, answer.json.executed];
 
-test("a session by HTTP: its numbers, its holders, what is freed and what is closed", async () => {
+test("over HTTP a session replays a seq, and refuses gaps, old epochs, and seqs that are cancelled or acknowledged", async () => {
   const session = new Session("s1");
   assert.deepEqual(said(await session.deposit(1, 1)), [410, "session-unknown", "unknown"]);
   assert.deepEqual((await session.takeOver(0)).json, { name: "tab", epoch: 1, lastSeq: 0 });
@@ -80,7 +80,7 @@ test("a session by HTTP: its numbers, its holders, what is freed and what is clo
   assert.equal((await server.admin("GET", "keys/accounts%2Fs1")).json.sessions, 1);
 });
 
-test("requests that are under way while another takes over run before it or never", async () => {
+test("requests that are under way during a take-over run before it or never", async () => {
   const session = new Session("s2");
   let epoch = (await session.takeOver()).json.epoch;
   let seq = 0;
@@ -102,7 +102,7 @@ test("requests that are under way while another takes over run before it or neve
   assert.deepEqual(await server.account("s2"), { id: "s2", balance: executed, entries: executed });
 });
 
-test("kill -9 between any two: every number once, and the answers are those of before", { timeout: 120_000 }, async () => {
+test("after kill -9 between two requests of a session every seq has run once, and its answer is replayed unchanged", { timeout: 120_000 }, async () => {
   const session = new Session("s3");
   let { epoch } = (await session.takeOver()).json;
   let last = 0;
@@ -125,7 +125,7 @@ test("kill -9 between any two: every number once, and the answers are those of b
   assert.deepEqual(await server.account("s3"), { id: "s3", balance: last, entries: last });
 });
 
-test("batches that are under way while another takes over run whole before it or never", async () => {
+test("batches that are under way during a take-over run whole before it or never", async () => {
   const [session, count] = [new Session("s4"), 20];
   let { epoch } = (await session.takeOver()).json;
   let last = 0;
@@ -142,7 +142,7 @@ test("batches that are under way while another takes over run whole before it or
   assert.deepEqual(await server.account("s4"), { id: "s4", balance: last, entries: last });
 });
 
-test("kill -9 while a batch, a closing or a take-over is under way: sent again, each is what it was, and the next holder knows", { timeout: 120_000 }, async () => {
+test("a batch, a cancelled place or a take-over that kill -9 interrupts takes effect once when it is sent again", { timeout: 120_000 }, async () => {
   const [session, count] = [new Session("s5"), 30];
   let { epoch } = (await session.takeOver()).json;
   let [last, entries] = [0, 0];
@@ -177,7 +177,7 @@ test("kill -9 while a batch, a closing or a take-over is under way: sent again, 
   assert.deepEqual(await server.account("s5"), { id: "s5", balance: entries, entries });
 });
 
-test("100,000 requests in one session leave the same bytes as 100", { timeout: 240_000 }, async (t) => {
+test("a session keeps as many records, tombstones and bytes after 100,000 requests as after 100", { timeout: 240_000 }, async (t) => {
   const after = async (account, count) => {
     const session = new Session(account);
     const { epoch } = (await session.takeOver()).json;

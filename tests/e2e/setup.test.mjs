@@ -23,7 +23,7 @@ import { until } from "./lossy.mjs";
 const scratch = await mkdtemp(join(tmpdir(), "semel-setup-"));
 after(() => rm(scratch, { recursive: true, force: true }));
 
-test("sources that changed in name or content are built again, others are not", async () => {
+test("sources are built again if a name or content has changed, and not otherwise", async () => {
   const folder = join(scratch, "sources");
   const source = relative(ROOT, folder);
   const stamp = join(scratch, "stamp");
@@ -41,7 +41,7 @@ test("sources that changed in name or content are built again, others are not", 
   assert.equal(builds, 3);
 });
 
-test("a build that failed is not taken for one that ran", async () => {
+test("after a build that failed, the sources of the build before it are built again too", async () => {
   const stamp = join(scratch, "failing");
   await onceFor(stamp, "same", async () => {});
   await assert.rejects(onceFor(stamp, "other", () => Promise.reject(new Error("it failed"))), /it failed/);
@@ -72,7 +72,7 @@ async function checkoutOf(name) {
   return { folder, execute, twice };
 }
 
-test("of two that build the same at once the second waits, says so, and has what the first has built", async () => {
+test("of two processes that build the same at once, the second waits, says so, and finds it built", async () => {
   const { folder, execute, twice } = await checkoutOf("built twice");
   const source = `
     import { access, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -94,7 +94,7 @@ test("of two that build the same at once the second waits, says so, and has what
   assert.equal(await execute(source), "unchanged\n", "nobody waits where there is nothing to build");
 });
 
-test("of two that install packages at once the second waits, and finds them there; of one that was killed nobody waits", async () => {
+test("of two processes that install packages at once, the second waits and finds them; a killed one holds nobody up", async () => {
   const { folder, execute, twice } = await checkoutOf("installed twice");
   const bin = join(folder, "bin");
   await mkdir(bin);
@@ -123,7 +123,7 @@ test("a bundle over 332 kB gzip fails the build", async () => {
   assert.match(await checkSize(folder, OWN_GZIP_BYTES_MAX), /of 3000000 bytes gzip/);
 });
 
-test("a command that is missing or fails says so, with its output and what to do", async () => {
+test("the error of a command that is missing or fails says so, with the advice or with its output", async () => {
   await assert.rejects(run("semel-no-such-command", [], { advice: "install it" }), (error) => {
     assert.match(error.message, /not found on PATH/);
     assert.equal(error.advice, "install it");
@@ -132,7 +132,7 @@ test("a command that is missing or fails says so, with its output and what to do
   await assert.rejects(run("sh", ["-c", "echo why >&2; exit 3"]), /ended with 3\nwhy/);
 });
 
-test("a command that takes too long ends with all that it has started, which would hold its output open", async () => {
+test("a command that takes too long is killed, with all that it has started", async () => {
   const startedMs = performance.now();
   const error = await run("sh", ["-c", "sleep 60 & echo started $!; wait"], { timeoutMs: 1_000 }).catch((error) => error);
   assert.ok(performance.now() - startedMs < 30_000);
@@ -157,7 +157,7 @@ test("without a C compiler every command that builds says so, and what to instal
   }
 });
 
-test("a checkout may lie where a path has spaces, and none of it is in what is compiled", async () => {
+test("a crate compiles in a checkout whose path has spaces, and the wasm holds nothing of that path", async () => {
   const { folder: checkout } = await checkoutOf("a checkout -of mine");
   await mkdir(join(checkout, "src"));
   await writeFile(join(checkout, "Cargo.toml"), '[package]\nname = "own"\nversion = "0.0.0"\nedition = "2021"\n\n[lib]\ncrate-type = ["cdylib"]\n\n[features]\nmore = []\n\n[workspace]\n');
@@ -169,7 +169,7 @@ test("a checkout may lie where a path has spaces, and none of it is in what is c
   assert.ok(!(await readFile(wasm)).includes("a checkout"));
 });
 
-test("a crate that is not named, not there or none, and an option that is none, are errors that say so, and nothing is emptied that is no build", async () => {
+test("npm run worker refuses a missing crate, an unknown option, and an output folder that has other files, which stay", async () => {
   const worker = (...args) => run(process.execPath, [join(ROOT, "scripts/worker.mjs"), ...args], { cwd: ROOT });
   await assert.rejects(worker(), /Which crate\?\n\nWhat to do: npm run worker -- FOLDER/);
   await assert.rejects(worker("nothing-here"), /There is no folder nothing-here/);
@@ -179,7 +179,7 @@ test("a crate that is not named, not there or none, and an option that is none, 
   await assert.rejects(worker("examples/orders-rust", "--out", "x"), /\nUnknown option '--out'[^\n]*\n\nWhat to do: npm run worker -- FOLDER/);
 });
 
-test("a module of a crate's that imports what is not there is an error that says which", async () => {
+test("a module of a crate that imports a missing file is an error that names the file", async () => {
   const index = join(scratch, "index.js");
   await writeFile(index, 'import "./lines.js";\nimport { count } from "./lib/count.js";\n');
   const lines = join(ROOT, "worker/lines.js");
@@ -188,7 +188,7 @@ test("a module of a crate's that imports what is not there is an error that says
   assert.deepEqual(await imported(new Map([["index.js", index], ["lines.js", lines]])), [index, lines]);
 });
 
-test("a browser loads at most 28,000 bytes brotli of the SDK, its wasm and JavaScript together, that of service workers too", async () => {
+test("a browser loads at most 28,000 bytes brotli of the SDK: wasm and JavaScript, the service worker included", async () => {
   const { note, isWithin } = await sizeOf(SDK_PACKAGE);
   assert.ok(isWithin, note);
   const folder = await mkdtemp(join(scratch, "sdk-"));
@@ -224,14 +224,14 @@ function machine(programs, installed = {}) {
   return { ran, execute };
 }
 
-test("the browser comes from PATH, and nothing is installed beside it", async () => {
+test("Chromium is found on PATH, and nothing is installed", async () => {
   const { ran, execute } = machine({ chromium: "Chromium 156.0.1" });
   const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute });
   assert.deepEqual(found, { chromium: "/usr/bin/chromium", note: "Chromium 156.0.1" });
   assert.ok(!ran.some((command) => command.startsWith("apt-get")));
 });
 
-test("without a browser, root gets it from apt-get, and anybody else is told the command", async () => {
+test("without Chromium, root installs it by apt-get, and anybody else is told the command", async () => {
   const installed = { chromium: "Chromium 156.0.1" };
   const root = machine({ "apt-get": "apt 2" }, installed);
   const found = await findBrowser({ env: { PATH: "/usr/bin" }, isRoot: true, execute: root.execute });
@@ -246,14 +246,14 @@ test("without a browser, root gets it from apt-get, and anybody else is told the
   assert.ok(!somebody.ran.some((command) => command.startsWith("apt-get")));
 });
 
-test("a browser that is named is the only one that will do", async () => {
+test("a browser that SEMEL_CHROMIUM names and that is missing is an error, even if there is another on PATH", async () => {
   const { ran, execute } = machine({ "apt-get": "apt 2", chromium: "Chromium 156.0.1" });
   const env = { PATH: "/usr/bin", SEMEL_CHROMIUM: "other" };
   await assert.rejects(findBrowser({ env, isRoot: true, execute }), /SEMEL_CHROMIUM=other can't be found/);
   assert.ok(!ran.some((command) => command.startsWith("apt-get")));
 });
 
-test("without Firefox, root gets it from apt-get; where it can't be had, everything else is run", async () => {
+test("without Firefox, root installs it by apt-get, and where that can't be there is none, which is no error", async () => {
   const env = { PATH: "/usr/bin" };
   const installed = { "firefox-esr": "Mozilla Firefox 153.7.0esr" };
   const root = machine({ "apt-get": "apt 2" }, installed);
@@ -269,7 +269,7 @@ test("without Firefox, root gets it from apt-get; where it can't be had, everyth
   }
 });
 
-test("without WebKit, or a part of what drives it, root gets all of it from apt-get; where it can't be had, everything else is run", async () => {
+test("without WebKit or a part of its driver, root installs all of it by apt-get, and for anybody else there is none", async () => {
   const env = { PATH: "/usr/bin" };
   const all = { WebKitWebDriver: "yes", Xvfb: "yes", gjs: "2.50\n" };
   const executeOn = ({ execute }, programs) => async (command, args, ...rest) => (command === "gjs" && programs.gjs ? programs.gjs : execute(command, args, ...rest));
@@ -288,7 +288,7 @@ test("without WebKit, or a part of what drives it, root gets all of it from apt-
   assert.ok(!here.ran.some((command) => command.startsWith("apt-get")), here.ran.join("\n"));
 });
 
-test("Firefox is what the variable names, else the first that runs; where there is none, looking for it installs nothing", async () => {
+test("Firefox is what SEMEL_FIREFOX names, else the first that runs, else none, and the search installs nothing", async () => {
   const { ran, execute } = machine({ "firefox-esr": "Mozilla Firefox 153.7.0esr", "firefox-own": "Mozilla Firefox 160.0", firefox: "install me from the store", "apt-get": "apt 2" });
   assert.equal(await findFirefox({ env: {}, execute }), "firefox-esr");
   assert.equal(await findFirefox({ env: { SEMEL_FIREFOX: "/opt/firefox-own" }, execute }), "/opt/firefox-own");

@@ -27,7 +27,7 @@ const keys = [...signers.map(({ jwk }) => jwk), long.jwk, ...unusable];
 const server = await serve(after, "ledger", { SEMEL_OPEN: "false", SEMEL_JWT_KEYS: JSON.stringify({ keys }), SEMEL_JWT_AUDIENCE: AUDIENCE });
 const ask = async (as) => (await server.deposit("a", 1, { as })).semel;
 
-test("a token of which any character is another is refused, of each algorithm", async () => {
+test("a token with any one character changed is unauthorized, for each algorithm", async () => {
   for (const { jwk, token } of signers) {
     const right = token(claims());
     const changed = [...right].map((character, at) => `${right.slice(0, at)}${character === "A" ? "B" : "A"}${right.slice(at + 1)}`);
@@ -39,7 +39,7 @@ test("a token of which any character is another is refused, of each algorithm", 
   }
 });
 
-test("a signature of another key of the same kind is refused, and so is one that is too short, too long or empty", async () => {
+test("a signature by another key of the same kind is unauthorized, and so is one too short, too long, zero or empty", async () => {
   for (const { jwk, token } of signers) {
     const others = signer(jwk.kid).token(claims());
     const [header, body, signature] = token(claims()).split(".");
@@ -49,7 +49,7 @@ test("a signature of another key of the same kind is refused, and so is one that
   }
 });
 
-test("who opens a socket or sends a batch is known by a token of each algorithm", async () => {
+test("a token of each algorithm authenticates a socket and a batch", async () => {
   const request = (id) => ({ id, method: "POST", path: "/accounts/a/deposit", headers: { "content-type": "application/json" }, body: '{"amount":1}' });
   for (const { jwk, token } of signers) {
     const as = token({ ...claims(), jti: "not seen before" });
@@ -67,13 +67,13 @@ test("who opens a socket or sends a batch is known by a token of each algorithm"
   }
 });
 
-test("an RSA key of 4096 bits is taken", async () => {
+test("a token that is signed with an RSA key of 4096 bits is accepted", async () => {
   const message = `${encoded(JSON.stringify({ alg: "RS256", kid: "long" }))}.${encoded(JSON.stringify(claims()))}`;
 
   assert.equal(await ask(`${message}.${encoded(sign("sha256", Buffer.from(message), long.privateKey))}`), "executed");
 });
 
-test("a key that is none is its operator's matter: its tokens are 503, the log says so, and others are served", async () => {
+test("a token that names an unusable key is unavailable, the log says so, and tokens of other keys are accepted", async () => {
   for (const { kid } of unusable) {
     const message = `${encoded(JSON.stringify({ alg: "ES256", kid }))}.${encoded(JSON.stringify(claims()))}`;
     const answer = await server.deposit("a", 1, { as: `${message}.${encoded(new Uint8Array(64).fill(7))}` });
@@ -94,7 +94,7 @@ function forgedUnder(x, kid) {
   return undefined;
 }
 
-test("under a point of small order anybody could sign, so it is no key", async (t) => {
+test("an Ed25519 key of small order, under which anybody could sign, is ignored, and its tokens are unauthorized", async (t) => {
   const hex = ["0100000000000000000000000000000000000000000000000000000000000000", "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "0000000000000000000000000000000000000000000000000000000000000000", "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"];
 
   const points = hex.map((each) => Buffer.from(each, "hex"));

@@ -108,7 +108,7 @@ const sleeperId = randomUUID();
 const sleeperFirst = await sleeper.ask(1, [deposit("sleeper", 5, sleeperId)]);
 const sleeperSinceMs = Date.now();
 
-test("frames are answered in order, each with its number, and their requests are those of any other way", async () => {
+test("frames are answered in order, with their numbers, and a request in a frame is the same request as by HTTP", async () => {
   const socket = await connect("order");
   const id = randomUUID();
   const first = await socket.ask(7, [deposit("order", 5, id), { method: "GET", path: "/accounts/order" }, deposit("order", 5, id)]);
@@ -124,7 +124,7 @@ test("frames are answered in order, each with its number, and their requests are
   socket.destroy();
 });
 
-test("a session is taken over and used on a socket: in order, replayed on the next one, fenced by the next holder", async () => {
+test("a session works on a socket: in order, replayed on the next socket, and fenced by the next take-over", async () => {
   const holder = () => ({ id: randomUUID(), method: "POST", path: "/semel/v1/keys/accounts%2Fsession/sessions", body: JSON.stringify({ name: "tab" }) });
   const numbered = (epoch, seq, ack) => ({ session: { name: "tab", epoch, seq, ack }, method: "POST", path: "/accounts/session/deposit", headers: TEXT, body: JSON.stringify({ amount: 1 }) });
   const bodyOf = ({ body }) => JSON.parse(body);
@@ -153,7 +153,7 @@ test("a session is taken over and used on a socket: in order, replayed on the ne
   other.destroy();
 });
 
-test("a thousand frames under way, sent before anything is answered, are executed once each, in their order", async () => {
+test("a thousand frames that are sent before any answer are executed once each, in their order", async () => {
   const { socket } = await open(server.url, path("many"));
   socket.send(hello());
   for (let number = 0; number < 1_000; number += 1) socket.send(frame(number, [deposit("many")]));
@@ -166,7 +166,7 @@ test("a thousand frames under way, sent before anything is answered, are execute
   socket.destroy();
 });
 
-test("only the pages that are listed, the worker's own, and programs may open one", async () => {
+test("only a listed origin, the Worker's own, and a client without an Origin may open a socket", async () => {
   const { host, origin } = new URL(server.url);
   for (const allowed of [APP, origin, undefined]) {
     const { status, socket } = await open(server.url, path("origin"), allowed && { origin: allowed });
@@ -184,7 +184,7 @@ test("only the pages that are listed, the worker's own, and programs may open on
   assert.equal(status, 404, "no other path opens one");
 });
 
-test("who does not say who it is, or may not, runs nothing, whatever is sent behind it", async () => {
+test("a socket whose first message is invalid or not allowed is closed with a code, and nothing behind it runs", async () => {
   const cases = [
     ["{}", 4401, "unauthorized"],
     [hello("x.y.z"), 4401, "unauthorized"],
@@ -215,7 +215,7 @@ test("who does not say who it is, or may not, runs nothing, whatever is sent beh
   bob.destroy();
 });
 
-test("another principal learns and changes nothing by a socket of its own, and a token that only reads changes nothing", async () => {
+test("on a socket of its own another principal learns and changes nothing, and a token for reads changes nothing", async () => {
   const id = randomUUID();
   await server.deposit("private", 1, { id, as: alice });
   const control = (what) => `/semel/v1/keys/accounts%2Fprivate/${what}`;
@@ -232,7 +232,7 @@ test("another principal learns and changes nothing by a socket of its own, and a
   for (const socket of [mallory, reader]) socket.destroy();
 });
 
-test("a frame that can't be read closes its socket with a code, and nothing of it has run", async () => {
+test("a frame that can't be read closes its socket with a code, and nothing of it runs", async () => {
   const good = deposit("garbage");
   const bad = [
     ["", 4400],
@@ -269,7 +269,7 @@ test("a frame that can't be read closes its socket with a code, and nothing of i
   assert.deepEqual(await account("garbage"), { id: "garbage", balance: 0, entries: 0 });
 });
 
-test("a socket ends with its token, whether anything is sent on it or not", { timeout: 30_000 }, async (t) => {
+test("a socket is closed when its token ends, whether it is idle or busy", { timeout: 30_000 }, async (t) => {
   const { ours, put, runs } = await probing(t);
   // The probe's clock is an hour behind until all have arrived, however slowly. Its alarms go by the machine's clock.
   const hourMs = 3_600_000;
@@ -291,7 +291,7 @@ test("a socket ends with its token, whether anything is sent on it or not", { ti
   lasting.destroy();
 });
 
-test("a token may last longer than any alarm of the platform's, and the log says nothing of it", async (t) => {
+test("a token may last longer than the platform's alarms can, and the log has nothing about an alarm", async (t) => {
   const server = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_LOG_SAMPLE: "1" }, { reachesLocal: true });
   const { socket } = await open(server.url, path("lasting"));
   socket.send(hello(token("alice", { exp: 9_999_999_999 })));
@@ -306,7 +306,7 @@ test("a token may last longer than any alarm of the platform's, and the log says
   socket.destroy();
 });
 
-test("a client that reads nothing holds nobody up, and nothing of it is lost or done twice", { timeout: 60_000 }, async () => {
+test("a client that reads no answers holds nobody up, takes bounded memory, and has each frame executed once", { timeout: 60_000 }, async () => {
   const before = await server.memory();
   const greedy = await connect("greedy");
   greedy.pause();
@@ -329,7 +329,7 @@ test("a client that reads nothing holds nobody up, and nothing of it is lost or 
   for (const socket of [greedy, polite]) socket.destroy();
 });
 
-test("frames that come before it is known who sends them wait; who sends more of them than may wait is closed, and nobody else", { timeout: 60_000 }, async (t) => {
+test("frames wait until their sender is known; a socket that sends more than may wait is closed, and known ones go on", { timeout: 60_000 }, async (t) => {
   const { ours, runs, asked } = await withoutKeys(t);
   const late = () => hello(LATE.token({ sub: "alice" }));
   const padding = " ".repeat(1_000_000);
@@ -357,7 +357,7 @@ test("frames that come before it is known who sends them wait; who sends more of
   for (const socket of [patient, flood]) socket.destroy();
 });
 
-test("where a hundred have said something and it is not known yet who they are, one more is refused, and told that it may try again", { timeout: 30_000 }, async (t) => {
+test("while a hundred senders are being checked, one more socket is refused with 503 and Retry-After", { timeout: 30_000 }, async (t) => {
   const { opened, asked } = await withoutKeys(t);
   const another = () => opened("full", { origin: APP });
   const waiting = await Promise.all(Array.from({ length: STRANGERS }, async () => (await another()).socket));
@@ -379,7 +379,7 @@ test("where a hundred have said something and it is not known yet who they are, 
   for (const socket of waiting) socket.destroy();
 });
 
-test("a socket is not compressed, whoever offers that", async () => {
+test("a socket is not compressed, even if the client offers permessage-deflate", async () => {
   const { status, headers, socket } = await open(server.url, path("plain"), { "sec-websocket-extensions": "permessage-deflate; client_max_window_bits" });
   assert.deepEqual([status, headers["sec-websocket-extensions"]], [101, undefined]);
   socket.send(hello());
@@ -387,7 +387,7 @@ test("a socket is not compressed, whoever offers that", async () => {
   assert.deepEqual(statuses(JSON.parse(await socket.next())), ["executed"]);
 });
 
-test("who closes a socket hears that it is closed, and so lets go of its connection", { timeout: 30_000 }, async () => {
+test("a client that closes its socket gets a close frame back", { timeout: 30_000 }, async () => {
   const before = await connect("leaves");
   assert.deepEqual(statuses(await before.ask(1, [deposit("leaves")])), ["executed"]);
   const { socket: stranger } = await open(server.url, path("leaves"));
@@ -397,7 +397,7 @@ test("who closes a socket hears that it is closed, and so lets go of its connect
   }
 });
 
-test("many sockets of one key, opened and dropped at any moment, leave each deposit once", { timeout: 60_000 }, async () => {
+test("many sockets of one key, opened and dropped at any moment, make each deposit once", { timeout: 60_000 }, async () => {
   const ids = Array.from({ length: 60 }, () => randomUUID());
   const waiting = new Map(ids.map((id) => [id, deposit("dropped", 1, id)]));
   for (let round = 0; waiting.size > 0; round += 1) {
@@ -417,7 +417,7 @@ test("many sockets of one key, opened and dropped at any moment, leave each depo
   assert.equal((await account("dropped")).balance, ids.length);
 });
 
-test("who says nothing for ten seconds is let go; at a crowded key, the oldest of them makes room for who comes", { timeout: 30_000 }, async () => {
+test("silent sockets are closed after ten seconds, the oldest earlier if its key is crowded, and a new one may speak", { timeout: 30_000 }, async () => {
   assert.ok([evicted, ...strangers, crowded].every(({ status }) => status === 101));
   assert.deepEqual(await evicted.socket.closed, [4503, "unavailable"]);
   // Each was let in and closed later, not refused: the network may have held up what it sent.
@@ -430,7 +430,7 @@ test("who says nothing for ten seconds is let go; at a crowded key, the oldest o
   late.destroy();
 });
 
-test("who opens a hundred sockets closes their own, and not that of another who is about to speak", { timeout: 30_000 }, async (t) => {
+test("a client that opens a hundred sockets loses its own oldest, and not the silent socket of another address", { timeout: 30_000 }, async (t) => {
   const { opened, put } = await probing(t);
   // The timers never ring, so nobody is silent for too long, however long it takes to open a hundred.
   await put("timers", 2_000);
@@ -448,7 +448,7 @@ test("who opens a hundred sockets closes their own, and not that of another who 
   slow.destroy();
 });
 
-test("an object that was put to sleep knows who is on its sockets", { timeout: 60_000 }, async () => {
+test("after its object has slept, a socket keeps its sender, and counts towards the limit of the key", { timeout: 60_000 }, async () => {
   /** How many requests the object has answered since it started. */
   const counted = async () => Object.values((await server.admin("GET", "keys/accounts%2Fsleeper")).json.counters).reduce((sum, count) => sum + count, 0);
   // workerd puts an object to sleep after ten seconds without a request. The only sign of that is that it starts anew.

@@ -90,14 +90,14 @@ function key(t, kept = []) {
   return its;
 }
 
-test("at a restart those are closed on which nobody has said who they are, and the first end of a token is known", (t) => {
+test("a restart closes the sockets whose sender is unknown, and knows the first end of a token", (t) => {
   const kept = [{ key: "k", address: "1" }, { key: "k", asker: "alice", endsMs: NOW + 9 }, { key: "k", asker: "bob", endsMs: NOW + 5 }, { key: "k", asker: "carol" }, null].map((attachment) => new Platforms(attachment));
   const { sockets } = key(t, kept);
   assert.deepEqual(kept.map(({ closed }) => closed), [UNAVAILABLE, undefined, undefined, undefined, UNAVAILABLE]);
   assert.equal(sockets.endsMs, NOW + 5);
 });
 
-test("who says nothing for ten seconds is closed, and takes no room; who has said something is not, however long it takes to know who that is", async (t) => {
+test("a silent socket is closed after ten seconds and takes no room, and one whose sender is being checked stays", async (t) => {
   const { sockets, open, admitting } = key(t);
   const [silent, spoken, gone] = [open(), open(), open()];
   sockets.message(spoken, "hello");
@@ -113,7 +113,7 @@ test("who says nothing for ten seconds is closed, and takes no room; who has sai
   assert.ok(others.every((socket) => socket && !socket.closed), "neither takes room any more");
 });
 
-test("the oldest silent one of whoever has most makes room; who has said something makes room for nobody, and who comes then is refused", async (t) => {
+test("the oldest silent socket of the address with most makes room; those that spoke stay, and one more is refused", async (t) => {
   const { sockets, open, admitting } = key(t);
   const first = open("1");
   const others = Array.from({ length: 99 }, () => open("2"));
@@ -134,7 +134,7 @@ test("the oldest silent one of whoever has most makes room; who has said somethi
   assert.ok(open("4"), "one has gone");
 });
 
-test("an address may be as long as a head allows: the platform keeps little with a socket", (t) => {
+test("sockets from an address of 30,000 characters can open, and count as from one address", (t) => {
   const { open } = key(t);
   const long = Array.from({ length: 100 }, () => open("x".repeat(30_000)));
   assert.ok(long.every(Boolean));
@@ -142,7 +142,7 @@ test("an address may be as long as a head allows: the platform keeps little with
   assert.deepEqual([long[0].closed, long[1].closed], [UNAVAILABLE, undefined], "they are known to be of one address");
 });
 
-test("of IPv6 who has an address has all of the same first 64 bits, however they are written", (t) => {
+test("IPv6 addresses with the same first 64 bits count as one, however they are written", (t) => {
   for (const written of [["2001:db8:0:1::", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::"], ["2001:db9::", "2001:db9:0:0::", "2001:db9::9:0:0:"]]) {
     const { open } = key(t);
     const other = open("2001:db8:0:2::1");
@@ -157,7 +157,7 @@ test("of IPv6 who has an address has all of the same first 64 bits, however they
   }
 });
 
-test("an address of IPv4 is one by itself where it is written as one of IPv6, too", (t) => {
+test("an IPv4 address that is written as IPv6 counts as an address of its own", (t) => {
   const { open } = key(t);
   const each = Array.from({ length: 60 }, (_, number) => open(`::ffff:192.0.2.${number}`));
   const many = Array.from({ length: 40 }, (_, number) => open(`2001:db8::${number.toString(16)}`));
@@ -168,7 +168,7 @@ test("an address of IPv4 is one by itself where it is written as one of IPv6, to
 /** The sender, as the core writes it: the end of the token, the principal, and its rights. */
 const askerOf = (principal, endsMs = "") => `${endsMs}\n${principal}\n{}`;
 
-test("it is known of a thousand who they are; of more, the oldest of the principal who has most makes room, whatever token is on it", async (t) => {
+test("a key has a thousand known sockets: one more closes the oldest of the principal with most, whatever its token", async (t) => {
   const { sockets, open, known, accepted } = key(t);
   const bobs = [await known(undefined, askerOf("bob")), await known(undefined, askerOf("bob"))];
   const mallorys = [];
@@ -194,7 +194,7 @@ test("it is known of a thousand who they are; of more, the oldest of the princip
   assert.deepEqual(closed().at(-1), [6, UNAVAILABLE]);
 });
 
-test("who has gone before it is known who it was takes no room", async (t) => {
+test("a socket that left before its sender is known takes no room", async (t) => {
   const { sockets, open, known, admitting, accepted } = key(t);
   const gone = Array.from({ length: 10 }, () => open());
   for (const socket of gone) sockets.message(socket, "hello");
@@ -208,7 +208,7 @@ test("who has gone before it is known who it was takes no room", async (t) => {
   assert.ok(accepted.slice(10).every(({ closed }) => !closed));
 });
 
-test("an object that starts knows how many there are, and the oldest; what its predecessor had closed takes no room", async (t) => {
+test("an object that starts counts its sockets and their order, but not those that its predecessor closed", async (t) => {
   const kept = (principal) => new Platforms({ key: "k", asker: askerOf(principal) });
   // The closed sockets belong to others than the principal with the most, whose oldest would make room first.
   const closed = [kept("carol"), kept("dave")];
@@ -220,7 +220,7 @@ test("an object that starts knows how many there are, and the oldest; what its p
   assert.deepEqual(all.flatMap(({ closed }, number) => (closed ? [number] : [])), [0, 1, 2]);
 });
 
-test("who has gone by the time that its first frame has its turn takes no room", async (t) => {
+test("a socket that is closed before its first frame has its turn takes no room", async (t) => {
   const { sockets, open } = key(t);
   for (let number = 0; number < 100; number += 1) {
     const socket = open();
@@ -234,7 +234,7 @@ test("who has gone by the time that its first frame has its turn takes no room",
   assert.ok([one, ...others].every((socket) => socket && !socket.closed));
 });
 
-test("one whose first frame fails is closed, and takes no room, though its peer never say that it has heard", async (t) => {
+test("a socket whose first frame fails takes no room, even if its peer never confirms the close", async (t) => {
   const { sockets, open, admitting } = key(t);
   const failed = Array.from({ length: 100 }, () => open());
   for (const socket of failed) sockets.message(socket, "hello");
@@ -246,7 +246,7 @@ test("one whose first frame fails is closed, and takes no room, though its peer 
   assert.ok(others.every((socket) => socket && !socket.closed));
 });
 
-test("who may not is closed with the reason; who may is known from then on, and the alarm seen to for the end of the token", async (t) => {
+test("a refused sender is closed with the reason; an admitted one is known, and the alarm is seen to for its token", async (t) => {
   const its = key(t);
   const { sockets, open, admitting, answering } = its;
   const [refused, one, other] = [open(), open(), open()];
@@ -265,7 +265,7 @@ test("who may not is closed with the reason; who may is known from then on, and 
   assert.deepEqual(answering[0].asked, ["k", "alice", "a frame"]);
 });
 
-test("those are closed whose token has ended, and the next end is known", async (t) => {
+test("sockets whose token has ended are closed, and the next end is known", async (t) => {
   const { sockets, known } = key(t);
   const all = [await known(NOW + 1_000), await known(NOW + 2_000), await known(NOW + 3_000), await known()];
   sockets.end(NOW + 2_000);
@@ -275,7 +275,7 @@ test("those are closed whose token has ended, and the next end is known", async 
   assert.deepEqual([all[2].closed, all[3].closed, sockets.endsMs], [ended, undefined, Infinity]);
 });
 
-test("a frame is answered before the next of its socket is begun, whatever comes of it; others go on meanwhile", async (t) => {
+test("a frame is answered before the next of its socket begins; one that fails closes its socket only", async (t) => {
   const { sockets, known, answering, notes } = key(t);
   const [one, other] = [await known(), await known()];
   one.send = () => {
@@ -301,7 +301,7 @@ test("a frame is answered before the next of its socket is begun, whatever comes
   assert.deepEqual(notes(), ["a frame's answer was not sent: Error: its peer has gone", "a frame failed: Error: it failed"]);
 });
 
-test("what is closed while its frame is answered is sent nothing; bytes are no frame", async (t) => {
+test("a socket that leaves while its frame is answered is sent nothing, and a binary message closes its socket", async (t) => {
   const { sockets, known, answering } = key(t);
   const [one, other] = [await known(), await known()];
   sockets.message(one, "1");
@@ -322,7 +322,7 @@ function taken(sockets, socket, text) {
   throw new Error("it has no end");
 }
 
-test("of one socket so much waits, each frame as a kibibyte at least; answered, it waits no more", async (t) => {
+test("on one socket 8 MiB may wait, each frame counted as 1 KiB at least, and answered frames count no more", async (t) => {
   const { sockets, known, answering } = key(t);
   const [large, small, again, binary] = [await known(), await known(), await known(), await known()];
   assert.equal(taken(sockets, large, "x".repeat(MIB)), 8);
@@ -338,7 +338,7 @@ test("of one socket so much waits, each frame as a kibibyte at least; answered, 
   assert.deepEqual([again.sent.length, again.closed], [10, undefined]);
 });
 
-test("of all sockets of a key so much waits; answered, there is room again", async (t) => {
+test("on all sockets of a key 32 MiB may wait, and there is room again once a frame is answered", async (t) => {
   const { sockets, known, answering } = key(t);
   const all = [];
   for (let number = 0; number < 6; number += 1) all.push(await known());
@@ -351,7 +351,7 @@ test("of all sockets of a key so much waits; answered, there is room again", asy
   assert.deepEqual([taken(sockets, all[4], "x"), taken(sockets, all[5], "x")], [0, 0]);
 });
 
-test("what comes on sockets that were closed, and whose peers have yet to hear of it, takes no room from the others", async (t) => {
+test("frames on sockets that the object has closed take no room from the others", async (t) => {
   const { sockets, known, answering } = key(t);
   const ended = [];
   for (let number = 0; number < 4; number += 1) ended.push(await known(NOW + 1_000));
@@ -365,7 +365,7 @@ test("what comes on sockets that were closed, and whose peers have yet to hear o
   assert.deepEqual([friend.closed, answering.length], [undefined, 5]);
 });
 
-test("all strangers together have the room of one known socket and take none of the others', besides a first frame and a little more each", async (t) => {
+test("unknown senders share the room of one socket plus 64 KiB each, and take none from known ones", async (t) => {
   const { sockets, open, known, admitting } = key(t);
   const friend = await known();
   for (let round = 0; round < 2; round += 1) {

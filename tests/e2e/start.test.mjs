@@ -37,7 +37,7 @@ async function holdersOf(state) {
   return holders;
 }
 
-test("it serves, tells how, keeps the state, and killing its group frees the port", async (t) => {
+test("npm start serves, says what to do about a taken port, keeps its state, and frees the port if its group is killed", async (t) => {
   const state = join(scratch, "state");
   const deposit = (url) => fetch(`${url}/accounts/kept/deposit`, { method: "POST", headers: { "idempotency-key": "kept-1" }, body: '{"amount":5}' });
 
@@ -62,7 +62,7 @@ test("it serves, tells how, keeps the state, and killing its group frees the por
   assert.deepEqual(await (await fetch(`${second.url}/accounts/kept`)).json(), { id: "kept", balance: 5, entries: 1 });
 });
 
-test("where nobody reads any more what it prints it ends, and leaves nothing running", async (t) => {
+test("npm start ends, and leaves nothing running, once nobody reads its output", async (t) => {
   const state = join(scratch, "unread");
   const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
   assert.ok(started.url, started.output());
@@ -75,7 +75,7 @@ test("where nobody reads any more what it prints it ends, and leaves nothing run
   assert.deepEqual([await isUp(started.url), isLiving(server), await holdersOf(state)], [false, false, {}]);
 });
 
-test("its page kills it, and it comes back with all it had; Ctrl-C ends it, an outage too", async (t) => {
+test("a server that its page kills comes back with its state, and Ctrl-C ends npm start even while it is down", async (t) => {
   const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "killed") });
   const { url } = started;
   assert.ok(url, started.output());
@@ -93,13 +93,13 @@ test("its page kills it, and it comes back with all it had; Ctrl-C ends it, an o
   assert.equal(await isUp(url), false, "it does not come back");
 });
 
-test("a port that is none is an error that says so", async (t) => {
+test("a SEMEL_PORT that is no port is an error that says so", async (t) => {
   const wrong = await npmStart(t, { SEMEL_PORT: "http" });
   assert.equal(await wrong.ended, 1);
   assert.match(wrong.output(), /SEMEL_PORT is "http"/);
 });
 
-test("a state has one server: another is refused as long as it runs, watched over or not, started again or not, and has it when it is gone", async (t) => {
+test("a state has one server: another is refused while it runs, restarted or unwatched, and is served after its end", async (t) => {
   const env = { SEMEL_PORT: "0", SEMEL_STATE: join(scratch, "held") };
   const first = await npmStart(t, env);
   assert.ok(first.url, first.output());
@@ -129,7 +129,7 @@ test("a state has one server: another is refused as long as it runs, watched ove
   assert.deepEqual(await readdir(join(env.SEMEL_STATE, "holders")), []);
 });
 
-test("a signal while the server starts ends that too, and the state is free", async (t) => {
+test("a signal while the server starts ends the server too, and frees its state", async (t) => {
   const state = join(scratch, "early");
   const starting = npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
   // The signal comes as soon as both processes are there. The server still takes a while to listen.
@@ -144,7 +144,7 @@ test("a signal while the server starts ends that too, and the state is free", as
   assert.deepEqual(await readdir(join(state, "holders")), []);
 });
 
-test("a signal to npm itself ends the server, and the state is free", async (t) => {
+test("a signal to npm itself ends the server, and frees its state", async (t) => {
   const state = join(scratch, "ended");
   const started = await npmStart(t, { SEMEL_PORT: "0", SEMEL_STATE: state });
   assert.ok(started.url, started.output());
@@ -155,7 +155,7 @@ test("a signal to npm itself ends the server, and the state is free", async (t) 
   assert.deepEqual(await readdir(join(state, "holders")), []);
 });
 
-test("a setting that is empty is one that is not set: no state in the checkout itself", async (t) => {
+test("an empty SEMEL_STATE or SEMEL_PORT counts as not set", async (t) => {
   const usual = join(ROOT, ".semel/state");
   // The test must not use this state. So it holds it, unless a server of the developer's does.
   const held = await hold(join(usual, "holders"), () => assert.fail("held")).catch(() => {});
@@ -166,7 +166,7 @@ test("a setting that is empty is one that is not set: no state in the checkout i
   assert.match(wrong.output(), /SEMEL_ADMIN_TOKEN is too short/, "the port is not what is wrong");
 });
 
-test("a token that the worker would not take, and a state that can't be one, are errors that say so", async (t) => {
+test("an administrator's token or a folder of the state that can't be used is an error that says so", async (t) => {
   const short = await npmStart(t, { SEMEL_PORT: "0", SEMEL_ADMIN_TOKEN: "dev", SEMEL_STATE: join(scratch, "short") });
   assert.equal(await short.ended, 1, short.output());
   assert.match(short.output(), /SEMEL_ADMIN_TOKEN is too short: it has at least 16 characters/);

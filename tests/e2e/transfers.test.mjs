@@ -44,7 +44,7 @@ async function eventually(what, holds, ms = 60_000) {
   assert.fail(`${what}: ${JSON.stringify(last)}`);
 }
 
-test("a transfer arrives, once, and nobody but an account credits", { timeout: 60_000 }, async () => {
+test("a transfer is credited once, and a credit that no account has sent is refused", { timeout: 60_000 }, async () => {
   await post("ann", "deposit", { amount: 10 });
   const id = randomUUID();
   for (const semel of ["executed", "replayed"]) assert.equal((await post("ann", "transfer", { to: "ben", amount: 4 }, id)).semel, semel);
@@ -56,7 +56,7 @@ test("a transfer arrives, once, and nobody but an account credits", { timeout: 6
   assert.equal((await effects("ann")).count, 0);
 });
 
-test("past what a number can hold nothing is deposited, and a credit waits until there is room", { timeout: 60_000 }, async () => {
+test("a deposit beyond the largest safe integer is refused, and a credit waits until there is room for it", { timeout: 60_000 }, async () => {
   const most = Number.MAX_SAFE_INTEGER;
   assert.equal((await post("rich", "deposit", { amount: most + 1 })).status, 400);
   assert.deepEqual((await post("rich", "deposit", { amount: most })).json, { balance: most });
@@ -70,7 +70,7 @@ test("past what a number can hold nothing is deposited, and a credit waits until
   assert.deepEqual([await show("rich"), await show("poor")], [{ balance: most - 2, credits: 1 }, { balance: 0, credits: 0 }]);
 });
 
-test("a call has one id until it is answered, also over kill -9: an alarm starts the object that goes on", { timeout: 90_000 }, async () => {
+test("a call keeps its id until it is answered, also over kill -9, after which an alarm goes on with it", { timeout: 90_000 }, async () => {
   const seen = [];
   let status = 503;
   const other = createServer((request, response) => {
@@ -115,7 +115,7 @@ test("a call has one id until it is answered, also over kill -9: an alarm starts
   assert.equal((await told()).count, 0);
 });
 
-test("the status of a call says what becomes of it, whatever comes of the body: what is done is not sent again", { timeout: 90_000 }, async () => {
+test("the status of a call decides what becomes of it, even if its body hangs or breaks, and it is sent once", { timeout: 90_000 }, async () => {
   const seen = [];
   const BODIES = {
     "/hangs": (response) => response.writeHead(200).flushHeaders(),
@@ -143,7 +143,7 @@ test("the status of a call says what becomes of it, whatever comes of the body: 
   assert.deepEqual(parked, [[], [], [], ["answered 400: no"], ["answered 307: gone"], ["answered 400: "]]);
 });
 
-test(`${TRANSFERS} transfers, with kill -9 in between: no money is made, and none lost`, { timeout: 400_000 }, async (context) => {
+test(`${TRANSFERS} transfers, with kill -9 in between, are each credited once, and the total stays the same`, { timeout: 400_000 }, async (context) => {
   const names = Array.from({ length: ACCOUNTS }, (_, n) => `account-${n}`);
   await Promise.all(names.map((name) => surely(name, "deposit", { amount: FIRST })));
   let begun = 0;

@@ -30,7 +30,7 @@ function object(many) {
   return { log, turns, commit, together };
 }
 
-test("nothing waits while no commit is under way", LIMIT, async () => {
+test("a request runs at once while no commit is under way", LIMIT, async () => {
   const { log, commit, together } = object();
   const first = together("a");
   assert.deepEqual(log, ["a"], "it runs before anything else does");
@@ -40,7 +40,7 @@ test("nothing waits while no commit is under way", LIMIT, async () => {
   assert.deepEqual(log, ["a", "commit", "b"]);
 });
 
-test("what comes during a commit is in the next, all of it in one turn, in the order in which it came", LIMIT, async () => {
+test("requests that come during a commit are in the next one, all in one turn, in the order in which they came", LIMIT, async () => {
   const { log, commit, together } = object();
   for (const name of ["a", "b", "c"]) together(name);
   await turn();
@@ -67,7 +67,7 @@ async function seldomAsking() {
   return one;
 }
 
-test("where several have not waited for a commit for long, one turn in sixteen asks for its own, and nothing waits for the others", LIMIT, async () => {
+test("if nobody has waited for commits for long, one turn in 16 asks for its own, and no request waits for the others", LIMIT, async () => {
   const { log, commit, together } = await seldomAsking();
   const names = Array.from({ length: 40 }, (_, number) => number);
   for (const name of names) {
@@ -79,7 +79,7 @@ test("where several have not waited for a commit for long, one turn in sixteen a
   assert.deepEqual([log.indexOf("commit"), log.lastIndexOf("commit"), log.length], [16, 33, 42], "after the sixteenth, and after sixteen more");
 });
 
-test("once several have waited for a commit, all turns ask for theirs again", LIMIT, async () => {
+test("once several requests have waited for a commit, every turn asks for its own again", LIMIT, async () => {
   const { log, commit, together } = await seldomAsking();
   for (let number = 1; number <= 16; number += 1) together(number);
   await turn();
@@ -103,7 +103,7 @@ test("once several have waited for a commit, all turns ask for theirs again", LI
   await commit();
 });
 
-test("who has the object to itself leaves nobody waiting, though the commit of the one before it was not asked for", LIMIT, async () => {
+test("a request with the object to itself leaves nobody waiting, even if the commit before it was not asked for", LIMIT, async () => {
   const { log, turns, together } = await seldomAsking();
   together("a");
   await turns.alone(async () => log.push("alone"));
@@ -112,7 +112,7 @@ test("who has the object to itself leaves nobody waiting, though the commit of t
   assert.deepEqual(log, ["a", "alone", "b"]);
 });
 
-test("a commit has a bounded number in it, and the others are in the next", LIMIT, async () => {
+test("a commit takes at most 256 waiting requests, and the others are in the next", LIMIT, async () => {
   const { log, commit, together } = object();
   for (let number = 0; number <= 300; number += 1) together(number);
   await turn();
@@ -122,7 +122,7 @@ test("a commit has a bounded number in it, and the others are in the next", LIMI
   assert.deepEqual(log.filter((name) => name !== "commit"), Array.from({ length: 301 }, (_, number) => number));
 });
 
-test("it is what is brought that is counted, and nobody is parted", LIMIT, async () => {
+test("the limit of a commit counts what callers bring, and what one caller brings is not split", LIMIT, async () => {
   const { asked, commit, bring } = objectOfMany();
   bring("first");
   const names = (count) => Array.from({ length: count }, (_, number) => number);
@@ -146,7 +146,7 @@ function objectOfMany(gives = (names) => names.map((name) => name.toUpperCase())
   return { ...all, asked, bring };
 }
 
-test("those who are let go together are asked for at once, in the order in which they came", LIMIT, async () => {
+test("requests that are released together are asked for in one call, in the order in which they came", LIMIT, async () => {
   const { log, asked, commit, bring } = objectOfMany();
   for (const name of ["a", "b", "c", "d"]) bring(name);
   await turn();
@@ -164,7 +164,7 @@ const broken = () => {
   throw new Error("the settings can't be read");
 };
 
-test("where nothing is given, or it fails, each works by itself", LIMIT, async () => {
+test("if the call for many gives nothing or fails, each request works by itself", LIMIT, async () => {
   for (const gives of [() => undefined, broken]) {
     const { log, asked, commit, bring } = objectOfMany(gives);
     for (const name of ["a", "b", "c"]) bring(name);
@@ -180,7 +180,7 @@ test("where nothing is given, or it fails, each works by itself", LIMIT, async (
   }
 });
 
-test("who brings several is given as many, with others or without, and waits for nobody where no commit is under way", LIMIT, async () => {
+test("a caller that brings several gets as many results, alone or with others, and waits only during a commit", LIMIT, async () => {
   const { log, asked, commit, bring } = objectOfMany();
   bring("a", "b");
   assert.deepEqual([asked, log], [["a,b"], ["A+B"]]);
@@ -193,7 +193,7 @@ test("who brings several is given as many, with others or without, and waits for
   await commit();
 });
 
-test("where one of them brings nothing, each works by itself", LIMIT, async () => {
+test("if one of those released together brings nothing, each works by itself", LIMIT, async () => {
   const { log, asked, turns, commit, bring } = objectOfMany();
   for (const name of ["a", "b"]) bring(name);
   turns.together((given) => log.push(given ?? "a batch"));
@@ -204,7 +204,7 @@ test("where one of them brings nothing, each works by itself", LIMIT, async () =
   await commit();
 });
 
-test("one that fails tells its own caller, and a commit that fails holds up nobody", LIMIT, async () => {
+test("a request that fails rejects its own caller only, and a commit that fails holds up nobody", LIMIT, async () => {
   const { log, turns, commit, together } = object();
   together("a");
   const fails = turns.together(() => Promise.reject(new Error("broken")));
@@ -223,7 +223,7 @@ test("one that fails tells its own caller, and a commit that fails holds up nobo
   assert.deepEqual(log.slice(4), ["c", "commit"]);
 });
 
-test("a storage that can't even be asked for a commit holds up nobody", LIMIT, async () => {
+test("a storage that throws when it is asked for a commit holds up nobody", LIMIT, async () => {
   const turns = new Turns(() => {
     throw new Error("the storage is broken");
   });
@@ -232,7 +232,7 @@ test("a storage that can't even be asked for a commit holds up nobody", LIMIT, a
   assert.deepEqual(log, ["a", "b", "c"]);
 });
 
-test("who has the object to itself is in no commit with others", LIMIT, async () => {
+test("a request that has the object to itself is in no commit with others", LIMIT, async () => {
   const { log, turns, commit, together } = object();
   together("a");
   together("b");
@@ -255,7 +255,7 @@ test("who has the object to itself is in no commit with others", LIMIT, async ()
   assert.ok(log.includes("c"));
 });
 
-test("who has the object to itself and fails tells its own caller, and lets the next in", LIMIT, async () => {
+test("a request that fails while it has the object to itself rejects its own caller, and the next ones run", LIMIT, async () => {
   const { log, turns, together } = object();
   const fails = turns.alone(() => Promise.reject(new Error("broken")));
   const others = [turns.alone(async () => log.push("alone")), together("a")];
@@ -282,7 +282,7 @@ function alone({ log, turns }, name) {
   };
 }
 
-test("of two who want the object to themselves, the second lets nobody in once it has begun", LIMIT, async () => {
+test("of two requests that want the object to themselves, the second lets no other in once it has begun", LIMIT, async () => {
   const all = object();
   const { log, commit, together } = all;
   together("a");
@@ -301,7 +301,7 @@ test("of two who want the object to themselves, the second lets nobody in once i
   assert.deepEqual(ran, ["a", "one", "one is through", "waits for the commit", "other", "other is through", "came late"]);
 });
 
-test("who comes has its turn before those who want the object to themselves after it", LIMIT, async () => {
+test("a request has its turn before those that ask for the object to themselves after it", LIMIT, async () => {
   const all = object();
   const { log, commit, together } = all;
   together("a");
@@ -321,7 +321,7 @@ test("who comes has its turn before those who want the object to themselves afte
   assert.deepEqual(log.slice(8).filter((name) => name !== "commit"), ["two is through", "three", "three is through", "d"]);
 });
 
-test("who claims the object just as another lets it go is behind those who waited", LIMIT, async () => {
+test("a request that claims the object just as another releases it runs after those that have waited", LIMIT, async () => {
   for (let steps = 0; steps < 5; steps += 1) {
     const log = [];
     const turns = new Turns(async () => {});
@@ -344,7 +344,7 @@ test("who claims the object just as another lets it go is behind those who waite
   }
 });
 
-test("what waits is bounded, in number and in bytes, and room is there again once it was let go", LIMIT, async () => {
+test("what waits is bounded in number and in bytes, and its room is free again once it was released", LIMIT, async () => {
   const { log, turns, commit } = object();
   const work = () => log.push("ran");
   const half = Array.from({ length: 128 }, () => () => {});
@@ -378,7 +378,7 @@ test("what waits is bounded, in number and in bytes, and room is there again onc
   }
 });
 
-test("only a waiting request takes room: it is free again after a failure and while the released work runs, and a request that waits for nothing needs none", LIMIT, async () => {
+test("only a waiting request takes room, which is free again after a failure and while the released work runs", LIMIT, async () => {
   const { log, turns, commit } = object();
   const ALL = 32 << 20;
   const work = () => log.push("ran");
@@ -397,7 +397,7 @@ test("only a waiting request takes room: it is free again after a failure and wh
   await Promise.all([works, waits]);
 });
 
-test("on workerd: of a hundred at once each has its own outcome, though some fail and some end the module", LIMIT, async (t) => {
+test("on workerd: of a hundred changes at once each has its own answer, though some fail and some end the module", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const change = (path, id = randomUUID()) => server.send("POST", path, { id, key: '"k"', body: id, firstSent: nowS() });
   assert.equal((await change("/echo")).semel, "executed");
@@ -411,7 +411,7 @@ test("on workerd: of a hundred at once each has its own outcome, though some fai
   assert.equal(Number((await server.send("GET", "/runs", { key: '"k"' })).text), 1 + 45 + 1);
 });
 
-test("on workerd: those who are let go together have each its first outcome, and it is executed once", LIMIT, async (t) => {
+test("on workerd: changes that are released together are executed once each, with their own answers, and share commits", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const ids = Array.from({ length: 60 }, () => randomUUID());
   await asked(server, "first");
@@ -425,7 +425,7 @@ test("on workerd: those who are let go together have each its first outcome, and
   assert.ok(syncsOf(await asked(server, "last")) < 60, "some have shared a commit");
 });
 
-test("on workerd: of a client that waits for each answer, hardly any turn asks whether it is committed", LIMIT, async (t) => {
+test("on workerd: if a client waits for each answer, few turns ask whether their commit is durable", LIMIT, async (t) => {
   const server = await serve((end) => t.after(end), "probe");
   const after = async (count) => {
     for (let each = 1; each < count; each += 1) await asked(server, randomUUID());

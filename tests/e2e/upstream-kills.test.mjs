@@ -71,7 +71,7 @@ const STEPS = {
   },
 };
 
-test("kill -9 at each step, for each policy: what the caller gets, and how often the other side was called", async () => {
+test("kill -9 at each step, for each policy: the answer, the calls upstream and the effects are as the policy says", async () => {
   const [rows, folder] = [[], await entered(PUT_ON)];
   for (const policy of Object.keys(POLICIES)) {
     for (const [step, strike] of Object.entries(STEPS)) {
@@ -96,7 +96,7 @@ test("kill -9 at each step, for each policy: what the caller gets, and how often
   console.table(rows);
 });
 
-test("kill -9 after the dispatch, and nobody sends it again: who looks it up hears what an attempt would", async () => {
+test("after kill -9 during a call, a look-up or a cancellation says what an attempt would hear, and runs nothing", async () => {
   const side = await otherSide(after);
   const to = await front(after, side);
   const sent = Object.keys(POLICIES).map((policy) => ({ policy, id: randomUUID(), ref: randomUUID() }));
@@ -131,7 +131,7 @@ test("kill -9 after the dispatch, and nobody sends it again: who looks it up hea
   assert.equal(side.changes, sent.length);
 });
 
-test("kill -9 while the other side is at work: that a probe finds nothing proves nothing while the call might still be under way", async () => {
+test("after kill -9 during a call, a probe that finds nothing is in-flight while the call might still be under way", async () => {
   const side = await otherSide(after);
   const to = await front(after, side, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "600" });
   const [id, ref] = [randomUUID(), randomUUID()];
@@ -153,7 +153,7 @@ test("kill -9 while the other side is at work: that a probe finds nothing proves
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
-test("after the process stood still for longer than a call may take, a probe that finds nothing proves nothing while the caller has only just left", async () => {
+test("after the process was stopped beyond the time-out, a probe that finds nothing just afterwards is still in-flight", async () => {
   const side = await otherSide(after);
   // Long enough for an attempt on a busy machine.
   const [timeoutSeconds, settleSeconds] = [3, 5];
@@ -180,7 +180,7 @@ test("after the process stood still for longer than a call may take, a probe tha
   assert.deepEqual([answer.status, answer.semel, answer.json, side.changes], [200, "executed", { ref, times: 1 }, 1]);
 });
 
-test("a request in doubt is sent again or probed only at the address and by the probe of its start: anywhere else nobody knows of it", async () => {
+test("a request in doubt is resent or probed only at its address and by its probe, else it is outcome-unknown", async () => {
   const folder = await entered(PUT_ON);
   const asked = (probe) => JSON.stringify([{ path: "/resend/orders", ...POLICIES.resend }, { path: "/probe/orders", ...POLICIES.probe, probe }]);
   const changes = {
@@ -221,7 +221,7 @@ export default {
   },
 };`;
 
-test("where the module crashes while a request is under way, who looks that up hears so all the same, and it has its outcome", async () => {
+test("if the module crashes during a call, a look-up says in-flight, and the request still gets its outcome", async () => {
   const side = await otherSide(after);
   const to = await front(after, side, {}, { folder: await entered(CRASHING) });
   const [id, ref] = [randomUUID(), randomUUID()];

@@ -12,7 +12,7 @@ import { serve } from "./server.mjs";
 const TIMERS_MAX = 10_000;
 const CONNECTIONS = 4;
 
-test("a key sends more requests within its time-out than an object may have timers", { timeout: 240_000 }, async () => {
+test("a key sends more requests upstream within one time-out than an object may have timers", { timeout: 240_000 }, async () => {
   const other = await otherSide(after);
   const vars = { SEMEL_UPSTREAM: other.url, SEMEL_UPSTREAM_TIMEOUT_SECONDS: "600" };
   const server = await serve(after, "upstream", vars, { reachesLocal: true });

@@ -14,7 +14,7 @@ const knowing = await otherSide(after, { knowsIds: true });
 const server = await front(after, other);
 const resender = await front(after, knowing);
 
-test("a request is sent once, and its answer is the outcome", async () => {
+test("a request is sent upstream once, and its answer is the outcome", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const first = await order(server, "report", ref, { id });
   assert.deepEqual([first.status, first.semel, first.json], [201, "executed", { ref, times: 1 }]);
@@ -25,7 +25,7 @@ test("a request is sent once, and its answer is the outcome", async () => {
   assert.equal(other.made.get(ref), 1);
 });
 
-test("what belongs to the client's connection stays here, and the id goes along", async () => {
+test("headers of the connection and cookies of the client are not passed upstream, and the id and principal are", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const headers = { cookie: "session=1", "x-mine": "kept", "cf-connecting-ip": "1.2.3.4", traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", prefer: "wait=5", forwarded: "for=1" };
   await order(server, "report", ref, { id, as: "alice", headers });
@@ -40,7 +40,7 @@ test("what belongs to the client's connection stays here, and the id goes along"
   assert.equal(sent["cache-control"], "no-cache");
 });
 
-test("what stays here by its name stays by one that a server may take for it", async () => {
+test("a header that a server may take for one that is not passed upstream is not passed either", async () => {
   const ref = randomUUID();
   const names = ["semel_principal", "semel_key", "Idempotency_Key", "x_forwarded_for", "Proxy_Authorization", "cf_connecting-ip", "True-Client-IP", "X-HTTP-Method-Override", "X-HTTP-Method", "X_Method_Override", "X-Original-URL", "X_Rewrite_URL", "X-Original-Host", "X-Host", "X-HTTP-Host-Override", "X-Client-IP", "Client_IP", "X-Cluster-Client-IP", "semel.principal", "X.Forwarded~For", "X+HTTP-Method'Override"];
   await order(server, "report", ref, { as: "alice", headers: { ...Object.fromEntries(names.map((name) => [name, "bob"])), x_mine: "kept", "x.mine": "kept" } });
@@ -49,7 +49,7 @@ test("what stays here by its name stays by one that a server may take for it", a
   assert.deepEqual([sent.x_mine, sent["x.mine"], sent["semel-principal"]], ["kept", "kept", '"alice"']);
 });
 
-test("of bodies that wait for a turn there are 16 MiB at most: the others are answered at once, and room is there again once they are through", async () => {
+test("bodies of 16 MiB at most wait for a turn: more requests are locked at once, and room is free again afterwards", async () => {
   const large = (n) => server.send("POST", "/report/orders", { id: randomUUID(), body: JSON.stringify({ ref: randomUUID(), n, filler: "x".repeat(1_000_000) }), headers: { "content-type": "application/json", prefer: "wait=20" } });
   for (let time = 0; time < 2; time += 1) {
     let finish;
@@ -67,7 +67,7 @@ test("of bodies that wait for a turn there are 16 MiB at most: the others are an
   }
 });
 
-test("so many wait for a turn at most: the others are answered at once, and room is there again once they are through", async () => {
+test("256 requests at most wait for a turn: more are locked at once, and room is free again afterwards", async () => {
   for (let time = 0; time < 2; time += 1) {
     let finish;
     const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
@@ -84,7 +84,7 @@ test("so many wait for a turn at most: the others are answered at once, and room
   }
 });
 
-test("a read is passed on and not recorded", async () => {
+test("a read is passed upstream, and is answered as read", async () => {
   const ref = randomUUID();
   const before = await server.send("GET", `/report/orders/${ref}`);
   assert.deepEqual([before.status, before.semel], [404, "read"]);
@@ -93,7 +93,7 @@ test("a read is passed on and not recorded", async () => {
   assert.deepEqual([found.status, found.json], [200, { ref, times: 1 }]);
 });
 
-test("slow reads have no turn, and keep no change of their key from leaving; what they acknowledge is acknowledged", async () => {
+test("slow reads do not keep changes of their key from being sent, and what they acknowledge is acknowledged", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const held = [];
   const path = "/report/orders";
@@ -110,7 +110,7 @@ test("slow reads have no turn, and keep no change of their key from leaving; wha
   assert.deepEqual(found.map(({ headers }) => headers.get("semel-key")), ['"report/orders"', ...Array(7).fill(null)]);
 });
 
-test("a read that can't be sent, or is not answered in time, is told so, and the next is read", async () => {
+test("a read that can't be sent is upstream-unreachable, one that is late is unavailable, and the next is answered", async () => {
   const [unreached, slow] = await Promise.all([front(after, { url: "http://127.0.0.1:9" }, { SEMEL_UPSTREAM_CONNECT_FIRST: "true" }), front(after, other, { SEMEL_UPSTREAM_TIMEOUT_SECONDS: "0.2" })]);
   const nothing = await unreached.send("GET", "/report/orders/one");
   assert.deepEqual([nothing.status, nothing.json.code, nothing.json.executed], [502, "upstream-unreachable", "no"]);
@@ -124,7 +124,7 @@ test("a read that can't be sent, or is not answered in time, is told so, and the
   assert.deepEqual([status, semel], [404, "read"]);
 });
 
-test("two attempts at a time are one request, and each gets its outcome", async () => {
+test("attempts of one id at the same time are sent upstream once, and each gets the outcome", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   other.trouble.push((response, status, body) => setTimeout(() => response.writeHead(status).end(body), 300));
   const answers = await Promise.all(Array.from({ length: 8 }, () => order(server, "report", ref, { id })));
@@ -133,7 +133,7 @@ test("two attempts at a time are one request, and each gets its outcome", async 
   assert.equal(other.made.get(ref), 1);
 });
 
-test("what is under way can't be resolved: who tries waits for it a while, and settles nothing", async () => {
+test("a request that is under way can't be resolved: resolve waits for it and is locked, or finds its outcome", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;
   const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
@@ -156,7 +156,7 @@ test("what is under way can't be resolved: who tries waits for it a while, and s
   assert.equal((await order(server, "report", ref, { id })).semel, "replayed");
 });
 
-test("who does not want to wait hears that it is under way, and another that it is not its turn", async () => {
+test("during a call a duplicate that stops waiting is in-flight, another request locked, and a late one attempt-expired", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;
   const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
@@ -176,7 +176,7 @@ test("who does not want to wait hears that it is under way, and another that it 
   assert.equal((await first).semel, "executed");
 });
 
-test("where a connection is made first, and can't be, the answer says that surely nothing was sent", async () => {
+test("with CONNECT_FIRST a connection that can't be made is upstream-unreachable, not executed, and can be retried", async () => {
   const gone = await otherSide(after);
   const lonely = await front(after, gone, { SEMEL_UPSTREAM_CONNECT_FIRST: "true" });
   await gone.close();
@@ -188,8 +188,8 @@ test("where a connection is made first, and can't be, the answer says that surel
   assert.deepEqual([sent.status, gone.made.get(ref)], [201, 1]);
 });
 
-for (const [what, body] of [["with a body", () => JSON.stringify({ ref: randomUUID() })], ["without one", () => undefined]]) {
-  test(`what breaks with a connection that was used before is not sent again by the runtime, whatever its method, ${what}`, async () => {
+for (const [what, body] of [["with a body", () => JSON.stringify({ ref: randomUUID() })], ["without a body", () => undefined]]) {
+  test(`the runtime sends no request again if a reused connection breaks, whatever the method, ${what}`, async () => {
     const side = await otherSide(after);
     let connections = 0;
     side.onConnection = () => (connections += 1) > 0;
@@ -209,7 +209,7 @@ for (const [what, body] of [["with a body", () => JSON.stringify({ ref: randomUU
   });
 }
 
-test("a redirect is not followed, and says nothing", async () => {
+test("a redirect of the upstream is not followed, and leaves the request outcome-unknown", async () => {
   const ref = randomUUID();
   other.trouble.push((response) => response.writeHead(307, { location: `${knowing.url}/orders` }).end());
   const answer = await order(server, "report", ref);
@@ -217,13 +217,13 @@ test("a redirect is not followed, and says nothing", async () => {
   assert.equal(knowing.made.get(ref), undefined);
 });
 
-test("an answer that is too large leaves the request in doubt", async () => {
+test("an answer of the upstream that is too large leaves the request outcome-unknown", async () => {
   other.trouble.push((response) => response.writeHead(200).end(Buffer.alloc((1 << 20) + 1)));
   const answer = await order(server, "report", randomUUID());
   assert.deepEqual([answer.status, answer.json.code], [409, "outcome-unknown"]);
 });
 
-test("a header that can't be recorded is left out of the answer, and leaves nothing in doubt", async () => {
+test("a header of an answer that can't be recorded is left out, and the request is not in doubt", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const utf8 = (text) => Buffer.from(text).toString("latin1");
   const headers = { "content-disposition": utf8('attachment; filename="\u65e5.txt"'), "x-latin": "caf\u00e9", "x-name": utf8("caf\u00e9"), "x-mine": "kept" };
@@ -236,7 +236,7 @@ test("a header that can't be recorded is left out of the answer, and leaves noth
   }
 });
 
-test("an answer's header with a character that no header may have, and that the runtime lets through, leaves nothing in doubt", async () => {
+test("an answer's header with a control character is left out, and the request is not in doubt", async () => {
   const ref = randomUUID();
   other.trouble.push((response, _status, body) => response.socket.end(`HTTP/1.1 201 Created\r\nconnection: close\r\nx-deletes: a\x7fb\r\nx-escapes: \x1b[1m\r\nx-mine: kept\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
   const { status, semel, text, headers } = await order(server, "report", ref);
@@ -244,7 +244,7 @@ test("an answer's header with a character that no header may have, and that the 
   assert.deepEqual(["x-deletes", "x-escapes", "x-mine"].map((name) => headers.get(name)), [null, null, "kept"]);
 });
 
-test("of more headers than can be recorded the longest are left out, and leave nothing in doubt", async () => {
+test("of more headers than can be recorded the longest are left out, and the request is not in doubt", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const many = Object.fromEntries(Array.from({ length: 80 }, (_, n) => [`x-${n}`, "m".repeat(100)]));
   const headers = { "content-type": "application/json", link: "l".repeat(7_500), "content-security-policy": "c".repeat(20_000), ...many };
@@ -259,7 +259,7 @@ test("of more headers than can be recorded the longest are left out, and leave n
   }
 });
 
-test("an encoding that nobody here decodes stays on the answer", async () => {
+test("a content-encoding that the runtime does not decode stays on the answer", async () => {
   const ref = randomUUID();
   other.trouble.push((response, status, body) => response.writeHead(status, { "content-encoding": "deflate" }).end(deflateSync(body)));
   const answer = await order(server, "report", ref);
@@ -270,7 +270,7 @@ test("an encoding that nobody here decodes stays on the answer", async () => {
   assert.deepEqual([decoded.headers.get("content-encoding"), decoded.text], [null, JSON.stringify({ ref: zipped, times: 1 })]);
 });
 
-test("a change with conditions is probed for without them", async () => {
+test("a change with conditional headers is probed for without them", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   const headers = { "if-none-match": "*", "if-match": '"old"', range: "bytes=0-0", "content-encoding": "identity", "content-language": "en", "x-mine": "kept" };
   other.trouble.push((response) => response.destroy());
@@ -285,7 +285,7 @@ test("a change with conditions is probed for without them", async () => {
   assert.equal(probe.headers["x-mine"], "kept");
 });
 
-test("a client without ids is deduplicated by what it sends", async () => {
+test("equal requests without an id are sent once on a hashed route, and are key-missing on another", async () => {
   const body = JSON.stringify({ ref: randomUUID() });
   const send = () => server.send("POST", "/hashed/orders", { body, headers: { "content-type": "application/json" } });
   const [first, second] = await Promise.all([send(), send()]);
@@ -295,7 +295,7 @@ test("a client without ids is deduplicated by what it sends", async () => {
   assert.deepEqual([without.status, without.json.code], [400, "key-missing"]);
 });
 
-test("what is in doubt is settled by an administrator", async () => {
+test("an administrator resolves a request in doubt, and its client then gets the given outcome", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   other.trouble.push((response) => response.destroy());
   const lost = await order(server, "report", ref, { id });
@@ -313,7 +313,7 @@ test("what is in doubt is settled by an administrator", async () => {
   assert.equal(other.made.get(ref), 1);
 });
 
-test("a key where something is in doubt is listed by that, once nothing can answer it any more and until it is settled", async (t) => {
+test("a key is listed as in-doubt once a request has lost its answer, and until that is resolved", async (t) => {
   const own = await front((end) => t.after(end), other, { SEMEL_REPORT_SECONDS: "1" });
   const [id, ref] = [randomUUID(), randomUUID()];
   const listed = async (query) => (await own.admin("GET", `keys?${query}`)).json.keys.map(({ key, records, inDoubt }) => [key, records, inDoubt]);
@@ -331,7 +331,7 @@ test("a key where something is in doubt is listed by that, once nothing can answ
   await until(async () => (await listed("state=in-doubt")).length === 0, "it is settled");
 });
 
-test("a key that is deleted while a request of it is under way: nobody is told that it never ran", async () => {
+test("if a key is deleted during a call, its client hears outcome-unknown, and a cancellation in-flight until it ends", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   let finish;
   const arrived = new Promise((resolve) => other.trouble.push((response, status, body) => resolve((finish = () => response.writeHead(status).end(body)))));
@@ -349,7 +349,7 @@ test("a key that is deleted while a request of it is under way: nobody is told t
   assert.equal((await cancel()).json.state, "cancelled");
 });
 
-test("a resent request is resent under its id, and the other side does it once", async () => {
+test("under the resend policy a request is resent with its id until it has an outcome, and is done once", async () => {
   const [id, ref] = [randomUUID(), randomUUID()];
   knowing.trouble.push((response) => response.destroy(), (response) => response.writeHead(502).end());
   const answer = await settled(() => order(resender, "resend", ref, { id }));
@@ -358,7 +358,7 @@ test("a resent request is resent under its id, and the other side does it once",
   assert.equal(knowing.made.get(ref), 1);
 });
 
-test("what is sent again has no outcome from who stands in front of the other side, nor from what the first sending has left", async () => {
+test("a status such as 404 is no outcome of a request that was sent again, and is the outcome of one sent once", async () => {
   for (const status of [404, 405, 410, 412, 421]) {
     const [id, ref] = [randomUUID(), randomUUID()];
     const send = () => order(resender, "resend", ref, { id });
@@ -376,7 +376,7 @@ test("what is sent again has no outcome from who stands in front of the other si
   }
 });
 
-test("who gives up what is in doubt hears what became of it", async (t) => {
+test("a client that gives up a request in doubt still gets the answer to it", async (t) => {
   for (const [to, side, policy] of [[server, other, "probe"], [resender, knowing, "resend"]]) {
     const semel = await Semel.open({ url: to.url, durability: "memory", retryIntervalMs: 500 });
     t.after(() => semel.close());
@@ -392,7 +392,7 @@ test("who gives up what is in doubt hears what became of it", async (t) => {
   }
 });
 
-test("the id that is made of a request goes along, so what is sent again is done once", async () => {
+test("an id hashed from a request is passed upstream, so a request that is sent again is done once", async () => {
   const body = JSON.stringify({ ref: randomUUID() });
   knowing.trouble.push((response) => response.destroy());
   const answer = await settled(() => resender.send("POST", "/hashed-again/orders", { body }));
@@ -415,7 +415,7 @@ function hashed(principal, body) {
   return `hash-${hash.digest("hex")}`;
 }
 
-test("the id that is made of a request is taken by nobody else", async () => {
+test("an id hashed from a request is refused from any other principal, request or cancellation", async () => {
   const ref = randomUUID();
   const body = JSON.stringify({ ref });
   const id = hashed("alice", body);
@@ -442,7 +442,7 @@ test("the id that is made of a request is taken by nobody else", async () => {
   assert.deepEqual([look.semel, look.text, other.made.get(ref)], ["replayed", first.text, 1]);
 });
 
-test("an id is the same to the other side, however its client writes it", async () => {
+test("an id is the same upstream, whether its client quotes it or not", async () => {
   const [id, ref, odd] = [randomUUID(), randomUUID(), randomUUID()];
   knowing.trouble.push((response) => response.destroy());
   const first = await order(resender, "resend", ref, { id });

@@ -172,7 +172,7 @@ const first = Number(process.env.SEMEL_SEED ?? 1);
 /** Every `Semel-Status` that was answered. */
 const seen = new Set();
 for (const seed of Array.from({ length: Number(process.env.SEMEL_SEEDS ?? 3) }, (_, n) => first + n)) {
-  test(`one by one, in batches and in frames, the same requests have the same answers and leave the same (seed ${seed})`, LIMIT, async () => {
+  test(`requests sent singly, in batches or in frames get the same answers and leave the same records (seed ${seed})`, LIMIT, async () => {
     const next = randomOf(seed);
     const below = (end) => Math.floor(next() * end);
     const calls = new Calls(below);
@@ -195,7 +195,7 @@ for (const seed of Array.from({ length: Number(process.env.SEMEL_SEEDS ?? 3) }, 
 }
 
 const isOther = process.env.SEMEL_SEED !== undefined || process.env.SEMEL_SEEDS !== undefined;
-test("these requests are answered in every way that such requests can be", { skip: isOther && "other seeds" }, () => {
+test("the compared requests meet every Semel-Status that they can get", { skip: isOther && "other seeds" }, () => {
   const ways = ["executed", "replayed", "read", "rolled-back", "poisoned", "cancelled", "acknowledged", "fingerprint-mismatch", "capacity", "sequence-gap", "fenced", "session-unknown", "forbidden", "attempt-expired", "key-invalid", "body-invalid", "not-found"];
   assert.deepEqual(ways.filter((way) => !seen.has(way)), []);
 });

@@ -49,9 +49,9 @@ async function checkPage(tab, account, { modules = 2 } = {}) {
   }
 }
 
-test("a page without a bundler", LIMIT, async (t) => checkPage(await open(t), "plain"));
+test("the packed SDK makes its round trips in a page without a bundler", LIMIT, async (t) => checkPage(await open(t), "plain"));
 
-test(`Vite ${viteVersion}, as a server for development`, LIMIT, async (t) => {
+test(`the packed SDK makes its round trips with Vite ${viteVersion} as a development server`, LIMIT, async (t) => {
   const vite = await serveWithVite({ root: folder, configFile: false, logLevel: "warn", server: { port: 0, host: "127.0.0.1" } });
   t.after(() => vite.close());
   await vite.listen();
@@ -59,12 +59,12 @@ test(`Vite ${viteVersion}, as a server for development`, LIMIT, async (t) => {
   await checkPage(await open(t, `http://127.0.0.1:${port}/bundled.html`), "vite-dev");
 });
 
-test(`Vite ${viteVersion}, as built`, LIMIT, async (t) => {
+test(`the packed SDK makes its round trips as built by Vite ${viteVersion}`, LIMIT, async (t) => {
   await bundleWithVite({ root: folder, configFile: false, logLevel: "warn", base: "./", build: { outDir: "vite", rollupOptions: { input: join(folder, "bundled.html") } } });
   await checkPage(await open(t, "vite/bundled.html"), "vite-build");
 });
 
-test(`webpack ${webpack.version}`, LIMIT, async (t) => {
+test(`the packed SDK makes its round trips as bundled by webpack ${webpack.version}`, LIMIT, async (t) => {
   const output = { path: join(folder, "webpack"), filename: "page.js" };
   const compiler = webpack({ context: folder, mode: "production", entry: "./page.js", output });
   const stats = await new Promise((resolve, reject) => compiler.run((error, done) => (error ? reject(error) : resolve(done))));
@@ -80,20 +80,20 @@ async function bundle(entry, folderName, format) {
   assert.deepEqual(warnings, []);
 }
 
-test(`esbuild ${esbuildVersion}, with the modules copied beside the bundle`, LIMIT, async (t) => {
+test(`the packed SDK makes its round trips as bundled by esbuild ${esbuildVersion}, with its modules beside the bundle`, LIMIT, async (t) => {
   await bundle("page.js", "esbuild", "esm");
   for (const name of ["semel.wasm", "session.wasm"]) await copyFile(join(folder, "node_modules/semel", name), join(folder, "esbuild", name));
   await pageOf("esbuild", 'type="module" src="page.js"');
   await checkPage(await open(t, "esbuild/index.html"), "esbuild");
 });
 
-test(`esbuild ${esbuildVersion} with semel/inline, as a classic script that asks for no file`, LIMIT, async (t) => {
+test(`semel/inline makes its round trips as a classic script by esbuild ${esbuildVersion}, without a wasm file`, LIMIT, async (t) => {
   await bundle("page-inline.js", "inline", "iife");
   await pageOf("inline", 'defer src="page.js"');
   await checkPage(await open(t, "inline/index.html"), "inline", { modules: 0 });
 });
 
-test("an open that failed for want of a network is no reason for the next to fail", LIMIT, async (t) => {
+test("an open that fails offline does not make the next open fail", LIMIT, async (t) => {
   const tab = await open(t);
   await browser.offline(true);
   t.after(() => browser.offline(false));
@@ -104,7 +104,7 @@ test("an open that failed for want of a network is no reason for the next to fai
   assert.deepEqual(await tab.evaluate((given) => globalThis.roundTrip(given), settings), expected("offline"));
 });
 
-test("no page had an error, or complained of more than the network", () => {
+test("no page has an error, or a message in its console except failed network loads", () => {
   const complaints = browser.complaints.map(({ text }) => text).filter((text) => !text.startsWith("Failed to load resource: net::"));
   assert.deepEqual([browser.errors, complaints], [[], []]);
 });

@@ -38,17 +38,17 @@ async function compile({ checksLibraries = false, folder = template } = {}) {
 /** Sends a change under an id. */
 const change = (server, path, id, body) => server.send("POST", path, { id, body: JSON.stringify(body) });
 
-test("the template is clean by wrangler's types and TypeScript, and so are the package's own types", LIMIT, async () => {
+test("the examples orders-typescript and transfers compile under wrangler's types, and so do the package's types", LIMIT, async () => {
   assert.equal(await compile({ checksLibraries: true }), "");
   assert.equal(await compile({ folder: transfers }), "", "the example of transfers");
 });
 
-test("a Worker may use the SDK too: by wrangler's types, which are neither a browser's nor Node's, its types are clean", LIMIT, async () => {
+test("the SDK's types compile in a Worker under wrangler's types, without those of a browser or of Node", LIMIT, async () => {
   await copyFile(join(OWN, "client.ts"), join(template, "src/client.ts"));
   assert.equal(await compile({ checksLibraries: true }), "");
 });
 
-test("what docs/handlers.md shows compiles", LIMIT, async () => {
+test("the code blocks of docs/handlers.md compile", LIMIT, async () => {
   const blocks = [...(await readFile(join(ROOT, "docs/handlers.md"), "utf8")).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
   assert.equal(blocks.length, 7);
   const [whole, other, scheduled, queue, queueInFront, sent, inFront] = blocks;
@@ -64,12 +64,12 @@ test("what docs/handlers.md shows compiles", LIMIT, async () => {
   assert.equal(await compile(), "");
 });
 
-test("what a handler must not be does not compile", LIMIT, async () => {
+test("a handler that breaks the rules of its types does not compile", LIMIT, async () => {
   await copyFile(join(OWN, "wrong.ts"), join(template, "src/wrong.ts"));
   assert.equal(await compile(), "");
 });
 
-test("a method or a field of a name that is Semel's own does not compile", LIMIT, async () => {
+test("a method or a field with a name that Semel itself uses does not compile", LIMIT, async () => {
   const host = await readFile(join(ROOT, "worker/host.js"), "utf8");
   const names = [...host.matchAll(/^  (?:async )?(\w+)\(.*\{\}?$/gm)].map(([, name]) => name).filter((name) => name !== "constructor");
   assert.ok(names.length > 12 && ["storage", "run", "fetch"].every((name) => names.includes(name)), names.join());
@@ -81,7 +81,7 @@ test("a method or a field of a name that is Semel's own does not compile", LIMIT
   assert.deepEqual(names.filter((name) => !told.includes(`'Of_${name}'`)), [], told);
 });
 
-test("wrangler bundles the template, and what it would upload runs", LIMIT, async () => {
+test("wrangler bundles the template, and the bundle that it would upload runs", LIMIT, async () => {
   const folder = join(template, "dist");
   await wrangler(["deploy", "--dry-run", "--outdir", folder, "--cwd", template]);
   const files = (await readdir(folder)).filter((name) => /\.(js|wasm)$/.test(name));
@@ -97,7 +97,7 @@ test("wrangler bundles the template, and what it would upload runs", LIMIT, asyn
   }
 });
 
-test("Drizzle's driver for Durable Objects: statements and transactions in a handler are part of its commit", LIMIT, async () => {
+test("statements and transactions of Drizzle's driver for Durable Objects in a handler are part of its commit", LIMIT, async () => {
   const folder = join(app, "drizzle");
   await build({
     absWorkingDir: app,

@@ -43,7 +43,7 @@ async function execute(runtime, before, script, ...more) {
 for (const [runtime, before] of Object.entries(ARGUMENTS)) {
   for (const [script, way] of [["import.mjs", "imported"], ["require.cjs", "required"]]) {
     for (const entry of ["semel", "semel/inline"]) {
-      test(`${runtime} ${BINARIES[runtime].version}: ${entry} is ${way} without a trace, and gets the answer that was lost`, LIMIT, async () => {
+      test(`${runtime} ${BINARIES[runtime].version}: ${entry} is ${way} without side effects, and gets the answer that was lost`, LIMIT, async () => {
         const account = `${runtime}-${way}-${entry.replace("/", "-")}`;
         const { exports, touched, ...result } = await execute(runtime, before, script, entry, server.url, account);
         assert.deepEqual({ exports, touched }, { exports: EXPORTS, touched: [] });
@@ -56,7 +56,7 @@ for (const [runtime, before] of Object.entries(ARGUMENTS)) {
 
 for (const [runtime, before] of Object.entries(DISK_ARGUMENTS)) {
   for (const [script, way] of [["import-store.mjs", "imported"], ["require-store.cjs", "required"]]) {
-    test(`${runtime} ${BINARIES[runtime].version}: semel/file is ${way}, does all that a store must, and an outbox on it gets its answer`, LIMIT, async () => {
+    test(`${runtime} ${BINARIES[runtime].version}: semel/file is ${way}, passes the checks of a store, and gets a lost answer`, LIMIT, async () => {
       const account = `${runtime}-${way}-file`;
       const { checks, ...result } = await execute(runtime, before, script, server.url, account, join(folder, account));
       assert.deepEqual(result, { failures: [], isStoreError: true, touched: [], ...expected(account) });

@@ -24,7 +24,7 @@ async function check({ exports, touched }, account) {
   assert.deepEqual(await roundTrip(exports.semel, { url: server.url, account, durability: "memory" }), expected(account));
 }
 
-test(`Vite ${version} renders on the server, for development`, LIMIT, async (t) => {
+test(`Vite ${version} in development renders a page with the SDK on the server, and the SDK works there`, LIMIT, async (t) => {
   const vite = await createServer({ ...common, appType: "custom", server: { middlewareMode: true, ws: false } });
   t.after(() => vite.close());
   await check({ exports: await vite.ssrLoadModule("/server-side.js"), touched: [] }, "ssr-dev");
@@ -36,9 +36,9 @@ async function importBuilt(outDir, ssr) {
   return importedQuietly(() => import(pathToFileURL(join(folder, outDir, "server-side.js"))), module);
 }
 
-test(`Vite ${version} renders on the server, as built`, LIMIT, async () => check(await importBuilt("ssr", {}), "ssr"));
+test(`Vite ${version}'s build renders on the server, and the SDK imports without side effects and works there`, LIMIT, async () => check(await importBuilt("ssr", {}), "ssr"));
 
-test(`Vite ${version} renders on the server, as built with the package in the bundle and its module copied beside it`, LIMIT, async () => {
+test(`Vite ${version}'s build with the SDK bundled in and its modules copied beside it renders and works on the server`, LIMIT, async () => {
   const imported = await importBuilt("ssr-bundled", { noExternal: ["semel"] });
   await copyFile(module, join(folder, "ssr-bundled/semel.wasm"));
   // Sessions are a separate chunk, in a separate folder.

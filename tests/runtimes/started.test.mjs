@@ -162,7 +162,7 @@ const examples = {
 };
 
 for (const [name, ask] of Object.entries(examples)) {
-  test(`examples/${name}: installed and started as the page says, a change that is sent twice happens once`, LIMIT, async (t) => {
+  test(`examples/${name}: started with the commands of examples/README.md, it makes a change that is sent twice once`, LIMIT, async (t) => {
     const folder = await install(name);
     const { url } = await ask(t);
     const page = await fetch(`${url}/inspector`);
@@ -173,7 +173,7 @@ for (const [name, ask] of Object.entries(examples)) {
   });
 }
 
-test("examples/orders-typescript: its own tests pass, as npm runs them there, beside secrets for `wrangler dev` too", LIMIT, async () => {
+test("examples/orders-typescript: its own tests pass as npm test runs them, even with secrets in .dev.vars", LIMIT, async () => {
   const folder = await install("orders-typescript", "tested");
   await symlink(join(DEPLOY, "node_modules/wrangler"), join(folder, "node_modules/wrangler"));
   const key = { kty: "oct", alg: "HS256", kid: "a", k: "A".repeat(43) };
@@ -185,7 +185,7 @@ test("examples/orders-typescript: its own tests pass, as npm runs them there, be
   assert.match(printed, /^# pass 3$/m, printed);
 });
 
-test("examples/orders-rust: as it was built, started as the page says, a change that is sent twice happens once", LIMIT, async (t) => {
+test("examples/orders-rust: started with the commands of examples/README.md, it makes a change that is sent twice once", LIMIT, async (t) => {
   const folder = join(checkout, "examples/orders-rust");
   await cp(join(ROOT, "examples/orders-rust"), folder, { recursive: true, filter: (path) => !/\/(build|target)$/.test(path) });
   const [build] = commandsOf("orders-rust");
@@ -199,7 +199,7 @@ test("examples/orders-rust: as it was built, started as the page says, a change 
 });
 
 for (const name of ["upstream", "binding"]) {
-  test(`examples/${name}: what is uploaded has the module as it was built, runs as it is bound, and serves nobody before there are keys`, LIMIT, async (t) => {
+  test(`examples/${name}: the upload has the built module, runs on its bindings, and answers 401 before there are keys`, LIMIT, async (t) => {
     const folder = join(checkout, "uploads", name);
     await install(name, "uploads");
     await run("bash", ["-euc", "wrangler deploy --dry-run --outdir dist"], { cwd: folder, env: environment() });

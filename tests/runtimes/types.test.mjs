@@ -31,19 +31,19 @@ function toolOf(root, name, bin) {
 const complaintOf = (promise) => promise.then(() => "", (error) => (error instanceof StepError ? error.message : Promise.reject(error)));
 
 for (const [way, { flags, files }] of Object.entries(WAYS)) {
-  test(`what an application writes compiles under --strict, ${way}, and what is wrong does not`, LIMIT, async () => {
+  test(`correct application code compiles under --strict, ${way}, and wrong code does not`, LIMIT, async () => {
     const args = [toolOf(ROOT, "typescript", "tsc"), ...STRICT, ...flags, ...files.map((file) => join(folder, "types", file))];
     assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
   });
 }
 
-test("it compiles without the types of browsers, with those of Node alone, and a wrong option is still wrong", LIMIT, async () => {
+test("the types compile with Node's types instead of a browser's, and a wrong option still does not", LIMIT, async () => {
   const types = ["--types", "node", "--typeRoots", join(RUNTIMES, "node_modules/@types")];
   const args = [toolOf(ROOT, "typescript", "tsc"), "--strict", "--noEmit", "--target", "es2023", "--lib", "es2023", "--module", "nodenext", ...types, join(folder, "types/without-browsers.mts")];
   assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
 });
 
-test("attw finds nothing wrong: each way to resolve leads to types of the right format", LIMIT, async () => {
+test("attw finds no fault: each way to resolve leads to types of the right format", LIMIT, async () => {
   const args = [toolOf(RUNTIMES, "@arethetypeswrong/cli", "attw"), tarball, "--no-color", "--no-emoji"];
   // Service workers and workerd have no `require`.
   const modules = ["service-worker", "upstream", "upstream/queue", "worker"];
@@ -52,7 +52,7 @@ test("attw finds nothing wrong: each way to resolve leads to types of the right 
   }
 });
 
-test("every file that package.json names is packed, and is what it says", LIMIT, async () => {
+test("every file that package.json names is packed, and is not empty", LIMIT, async () => {
   const root = join(folder, "node_modules/semel");
   const { main, types, exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const paths = [main, types, ...leavesOf(exports)];
@@ -62,7 +62,7 @@ test("every file that package.json names is packed, and is what it says", LIMIT,
 
 const leavesOf = (value) => (typeof value === "string" ? [value] : Object.values(value).flatMap(leavesOf));
 
-test("the package says all that npm wants for publishing with provenance, but where it is from", LIMIT, async () => {
+test("the packed package.json has its license, public access, provenance, no dependencies and no install script", LIMIT, async () => {
   const manifest = JSON.parse(await readFile(join(folder, "node_modules/semel/package.json"), "utf8"));
   const { license, publishConfig, sideEffects, scripts, dependencies } = manifest;
   assert.deepEqual({ license, publishConfig, sideEffects, dependencies }, {

@@ -13,7 +13,7 @@ import { expected, serveLossily } from "./server.mjs";
 const server = await serveLossily(after);
 const { folder } = await installApp(after);
 
-test("a Worker makes a change, and gets the answer that was lost", { timeout: 60_000 }, async () => {
+test("the packed SDK in a Worker makes a change, and gets the answer that was lost", { timeout: 60_000 }, async () => {
   // This bundles as wrangler does: wasm stays a separate module, which the runtime compiles.
   await build({
     absWorkingDir: folder,

@@ -84,7 +84,7 @@ for (const [code, options, before] of [
   ["store-failed", {}, (store) => (store.before = async () => Promise.reject(new Error("broken")))],
   ["outbox-full", { maxPending: 1 }, (_store, semel) => void deposit(semel, "b", { id: "other" }).catch(() => {})],
 ]) {
-  test(`${code}: a call under an id of one's own is not said never to have run where another tab has it`, async (t) => {
+  test(`${code}: a call under an id of the caller is not said never to have run if another tab has that id pending`, async (t) => {
     const { store, server, running, letGo } = await pendingElsewhere(t);
     const { semel } = await outbox(t, { server, store, ...options });
     before(store, semel);
@@ -98,7 +98,7 @@ for (const [code, options, before] of [
   });
 }
 
-test("what WebKit's store lost the process of may be stored and sent by another, and its caller is told so", async (t) => {
+test("a call whose store lost its process in WebKit is store-failed and unknown, for the row may be stored", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   // In a worker, WebKit rejects with this as long as the worker lives, even for what it has committed.
@@ -151,7 +151,7 @@ test("a store that repeats a change does not restore a closed page's row after a
   assert.deepEqual([await made, store.holds("a")], ["store-failed", false]);
 });
 
-test("what a page had stored, and another has done with, may have run, though it is given up before its store has made the change again", async (t) => {
+test("a call aborted before its store repeats the change is unknown if another tab is already done with its row", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const { change } = store;
@@ -168,7 +168,7 @@ test("what a page had stored, and another has done with, may have run, though it
   assert.deepEqual([code, executed, retry, server.attempts], ["cancelled", "unknown", "same-id", []]);
 });
 
-test("nor is that forgotten where the store makes the change a third time, and finds the row that the second has left", async (t) => {
+test("a call aborted before its store repeats the change twice is unknown if another tab is done with its row", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const { change } = store;
@@ -185,7 +185,7 @@ test("nor is that forgotten where the store makes the change a third time, and f
   assert.deepEqual([code, executed, retry, server.attempts], ["cancelled", "unknown", "same-id", []]);
 });
 
-test("a change that a store makes again in vain has changed nothing: what it was to store never ran", async (t) => {
+test("a call whose store repeats the change and fails without storing it is said never to have run", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   store.change = async (_id, to) => {
@@ -196,7 +196,7 @@ test("a change that a store makes again in vain has changed nothing: what it was
   assert.deepEqual([code, executed], ["store-failed", "no"]);
 });
 
-test("what another tab took over and answered a day ago is not said never to have run", async (t) => {
+test("a call that another tab answered and whose row is removed is not said never to have run when it is aborted", async (t) => {
   const store = new Rows(); // The store has no presence, so whoever opens it takes over everything.
   const server = new Stub();
   const hanging = new Stub();
@@ -216,7 +216,7 @@ test("what another tab took over and answered a day ago is not said never to hav
   assert.notEqual(error.executed, "no", `it ran: ${error}`);
 });
 
-test("the outcome of a call that gave up can be waited for", async (t) => {
+test("outcome(id) waits for the answer to a call that gave up", async (t) => {
   const server = new Stub();
   let letGo;
   const gate = new Promise((resolve) => (letGo = resolve));
@@ -232,7 +232,7 @@ test("the outcome of a call that gave up can be waited for", async (t) => {
   assert.equal((await answer).status, 200);
 });
 
-test("a call that joins another waits as long as it was told to itself", async (t) => {
+test("a call that joins a pending call waits for its own giveUpAfterMs", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
   const { semel } = await outbox(t, { server, giveUpAfterMs: 300 });
@@ -242,7 +242,7 @@ test("a call that joins another waits as long as it was told to itself", async (
   assert.ok(performance.now() - begun > 250, `${performance.now() - begun} ms`);
 });
 
-test("an aborted call does not wait for one before it whose body does not end", async (t) => {
+test("an aborted call does not wait for an earlier call whose body does not end", async (t) => {
   const { semel } = await outbox(t);
   deposit(semel, "a", { body: new ReadableStream({}) }).catch(() => {});
   const cancelling = new AbortController();
@@ -252,7 +252,7 @@ test("an aborted call does not wait for one before it whose body does not end", 
   assert.equal((await within(rejection(second), "the second", 5_000)).name, "AbortError");
 });
 
-test("a page that missed the online event goes on when it is looked at again", async (t) => {
+test("a page that missed the online event goes on at the next pageshow", async (t) => {
   const window = new EventTarget();
   const navigator = { onLine: false };
   const has = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
@@ -267,7 +267,7 @@ test("a page that missed the online event goes on when it is looked at again", a
   assert.equal((await within(made, "the call", 5_000)).status, 200);
 });
 
-test("options that would be misread are refused at open", async () => {
+test("open refuses a wrong ordered or salt with a TypeError", async () => {
   for (const wrong of [{ ordered: "no" }, { ordered: null }, { ordered: 1 }, { salt: {} }, { salt: null }, { salt: Symbol("s") }]) {
     const semel = Semel.open({ url: URL_OF_STUB, fetch: new Stub().fetch, durability: "memory", ...wrong });
     const name = Object.keys(wrong)[0];
@@ -275,14 +275,14 @@ test("options that would be misread are refused at open", async () => {
   }
 });
 
-test("what a call may not have is a TypeError, not a damaged store", async (t) => {
+test("a call with a wrong ordered is a TypeError, not a damaged store", async (t) => {
   const { semel } = await outbox(t);
   for (const wrong of [{ ordered: "no" }, { ordered: 1 }]) {
     assert.ok((await rejection(deposit(semel, "a", wrong))) instanceof TypeError, JSON.stringify(wrong));
   }
 });
 
-test("a salt that is a promise merges nothing", async (t) => {
+test("two calls whose salt is a promise are never merged into one request", async (t) => {
   const { semel, server } = await outbox(t, { ids: "hash" });
   let n = 0;
   const made = await Promise.allSettled([0, 1].map(() => deposit(semel, "a", { salt: async () => (n += 1) })));
@@ -290,7 +290,7 @@ test("a salt that is a promise merges nothing", async (t) => {
   assert.ok(ids.size === 2 || made.every(({ status, reason }) => status === "rejected" && reason instanceof TypeError), "two orders became one");
 });
 
-test("a hash of a form, whose boundary is random, is refused: two clicks would be two requests", async (t) => {
+test("with hashes as ids a FormData without an id is a TypeError, because its boundary is random", async (t) => {
   const { semel, server } = await outbox(t, { ids: "hash" });
   const body = new FormData();
   body.append("amount", "5");
@@ -299,7 +299,7 @@ test("a hash of a form, whose boundary is random, is refused: two clicks would b
   assert.equal((await deposit(semel, "a", { body, id: "own" })).status, 200);
 });
 
-test("who has subscribed hears of a change though another one throws", async (t) => {
+test("a subscriber is told of a change even if another subscriber throws", async (t) => {
   const { semel } = await outbox(t);
   // An error that a subscriber throws must not fail this test.
   const { queueMicrotask } = globalThis;
@@ -323,7 +323,7 @@ test("who has subscribed hears of a change though another one throws", async (t)
   assert.ok(heard.includes(1), JSON.stringify(heard));
 });
 
-test("a stream of what is no Uint8Array is refused, and one past the limit whatever it is of", async (t) => {
+test("a stream of anything but Uint8Arrays is a TypeError, and nothing is sent", async (t) => {
   const { semel, server } = await outbox(t);
   for (const part of ["text", 7, new ArrayBuffer(4)]) {
     const body = new ReadableStream({
@@ -349,7 +349,7 @@ test("a stream whose call is aborted is cancelled", async (t) => {
   await until(() => cancelled, "the stream is cancelled", 500);
 });
 
-test("a late acknowledgement of another tab does not delete a request that was made under that id since", async (t) => {
+test("a late acknowledgement by another tab does not delete a request that was made under the same id since", async (t) => {
   const store = shared();
   const server = new Stub();
   const slow = new Stub();
@@ -376,7 +376,7 @@ test("a late acknowledgement of another tab does not delete a request that was m
   assert.ok(store.rows.has("x"), "a pending request is no longer stored");
 });
 
-test("what is in hand may take more than 2 GiB of the module's memory", async (t) => {
+test("an outbox works while its module's memory is larger than 2 GiB", async (t) => {
   const { Instance } = WebAssembly;
   t.after(() => (WebAssembly.Instance = Instance));
   // Many large bodies would make the memory as large. The system gives no room to pages that nothing touches.
@@ -390,7 +390,7 @@ test("what is in hand may take more than 2 GiB of the module's memory", async (t
   assert.equal((await deposit(semel, "a", { body: new Uint8Array(1 << 20) })).status, 200);
 });
 
-test("an onpaused that throws ends no process, as an onrecovered that throws ends none", async (t) => {
+test("an onpaused that throws is logged once, and its error is not thrown into the process", async (t) => {
   const errors = t.mock.method(console, "error", () => {});
   const { queueMicrotask } = globalThis;
   t.after(() => (globalThis.queueMicrotask = queueMicrotask));

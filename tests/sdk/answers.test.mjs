@@ -52,13 +52,13 @@ const NOT_DEFINITIVE = {
   "replayed with status 502": () => new Response("{}", { status: 502, headers: { "semel-status": "replayed" } }),
   "executed with status 304": () => new Response(null, { status: 304, headers: { "semel-status": "executed" } }),
   // Chromium returns this over plain HTTP if the connection ends within the head.
-  "executed, with none of the bytes that it said it has": () => new Response(null, { headers: { "content-length": "34", "semel-status": "executed" } }),
+  "executed, with none of the bytes of its Content-Length": () => new Response(null, { headers: { "content-length": "34", "semel-status": "executed" } }),
   "read, for a change": () => new Response("{}", { headers: { "semel-status": "read" } }),
   "an empty Semel-Status": () => new Response("{}", { headers: { "semel-status": "" } }),
-  "a code that is unknown, and says same-id": () => problem(409, "newer", { executed: "unknown", retry: "same-id" }),
-  "a code that is unknown, and says nothing": () => problem(409, "newer", { executed: "no", retry: undefined }),
-  "a code that is unknown, and says what is unknown": () => problem(409, "newer", { executed: "no", retry: "later" }),
-  "a code that is unknown, and whose body is none": () => problem(410, "newer", { retry: "never", headers: { "content-type": "text/plain" } }),
+  "an unknown code with retry same-id": () => problem(409, "newer", { executed: "unknown", retry: "same-id" }),
+  "an unknown code without retry": () => problem(409, "newer", { executed: "no", retry: undefined }),
+  "an unknown code with an unknown retry": () => problem(409, "newer", { executed: "no", retry: "later" }),
+  "an unknown code whose body is not a problem": () => problem(410, "newer", { retry: "never", headers: { "content-type": "text/plain" } }),
 };
 
 for (const [name, stranger] of Object.entries(NOT_DEFINITIVE)) {
@@ -71,14 +71,14 @@ for (const [name, stranger] of Object.entries(NOT_DEFINITIVE)) {
   });
 }
 
-test("an outcome that says that it has no body has none", async (t) => {
+test("an outcome with content-length 0 has an empty body, and the change is not sent again", async (t) => {
   const empty = () => new Response(null, { headers: { "content-length": "0", "semel-status": "executed" } });
   const { semel, server } = await answeredInstead(t, [empty]);
   assert.deepEqual([await (await deposit(semel)).text(), server.attempts.length], ["", 1]);
 });
 
 for (const status of [200, 201, 202, 206, 299, 400, 401, 403, 404, 408, 409, 410, 422, 429, 499]) {
-  test(`an outcome of ${status} is a Response, whatever problem it looks like`, async (t) => {
+  test(`an outcome of ${status} is a Response, even if it looks like a problem`, async (t) => {
     const body = '{"code":"in-flight","executed":"unknown","retry":"same-id"}';
     const headers = { "content-type": "application/problem+json", "semel-status": status % 2 ? "executed" : "replayed", "x-own": "ä", "retry-after": "5" };
     const { semel, server } = await answeredInstead(t, [() => new Response(body, { status, headers })]);
@@ -106,7 +106,7 @@ test("the body of an outcome comes byte for byte", async (t) => {
   assert.deepEqual(new Uint8Array(await (await deposit(semel)).arrayBuffer()), bytes);
 });
 
-test("a problem that is definitive is a SemelError that says what the server said", async (t) => {
+test("a definitive problem rejects the call with a SemelError that has what the server said", async (t) => {
   const members = { executed: "yes", retry: "never", detail: `said\nin two lines${"☃".repeat(500)}`, extra: { nested: [1] } };
   const { semel, server } = await answeredInstead(t, [() => problem(410, "acknowledged", members)]);
   const error = await rejection(deposit(semel));
@@ -120,7 +120,7 @@ test("a problem that is definitive is a SemelError that says what the server sai
   assert.deepEqual(await until(async () => (await semel.pending()).length === 0, "it is no longer pending"), true);
 });
 
-test("a code that is unknown is definitive where its problem says never, and its executed is the problem's", async (t) => {
+test("a problem of an unknown code is definitive if it says never, and its executed is the error's", async (t) => {
   const told = [
     [{ executed: "no" }, "no"],
     [{ executed: "yes" }, "yes"],
@@ -135,14 +135,14 @@ test("a code that is unknown is definitive where its problem says never, and its
   }
 });
 
-test("a definitive problem whose body is no JSON has no problem, and what the table says", async (t) => {
+test("a definitive problem without valid JSON takes executed and retry from the table of codes", async (t) => {
   const headers = { "semel-status": "poisoned", "content-type": "application/problem+json" };
   const { semel } = await answeredInstead(t, [() => new Response("{", { status: 410, headers })]);
   const { code, executed, retry, problem: parsed } = await rejection(deposit(semel));
   assert.deepEqual({ code, executed, retry, parsed }, { code: "poisoned", executed: "no", retry: "never", parsed: undefined });
 });
 
-test("every code of the table is answered to as it says", async (t) => {
+test("the SDK reacts to every code as the table in PROTOCOL.md says", async (t) => {
   assert.ok(CODES.length > 25, `${CODES.length} codes were read`);
   for (const { code, status, executed, retry } of CODES) {
     const told = [];
@@ -165,7 +165,7 @@ test("every code of the table is answered to as it says", async (t) => {
   }
 });
 
-test("executed is no only where retry is never: also in what onpaused and the errors of the client say", async (t) => {
+test("executed is no only if retry is never, also in onpaused and in the client's own errors", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 30, onpaused: ({ error }) => assert.equal(error.executed, "unknown") });
   server.each = (call, serve) => (call.kind === "change" ? problem(400, "key-invalid", { executed: "no", retry: "after-fix" }) : serve());
   const { code, executed, retry } = await rejection(deposit(semel));
@@ -176,7 +176,7 @@ test("the codes of the protocol in index.d.ts are those of PROTOCOL.md's table, 
   assert.deepEqual(unionOf("ProtocolCode"), CODES.map(({ code }) => code));
 });
 
-test("the codes of the client in index.d.ts are those of the core and of who closes, and each is explained", () => {
+test("the client's codes in index.d.ts are those of the core and closed, and each is explained", () => {
   const rows = [...FAILURES.matchAll(/^ {4}\w+ "([a-z-]+)" (No|Yes|Unknown) (SameId|AfterFix|Never) "/gm)];
   // The code `closed` is not in the core: the JavaScript around the module reports it, because the module may have trapped.
   const [code, executed, retry] = CLOSED;

@@ -21,7 +21,7 @@ async function held(t, options = {}) {
 
 const sent = (server, count = 1) => until(() => server.attempts.length >= count, "it was sent");
 
-test("an id of one's own goes along, and a second call with it waits for the same answer", async (t) => {
+test("an id of the caller is sent, and a second call and outcome(id) under it get the same answer", async (t) => {
   const { semel, server, letGo } = await held(t);
   const both = [deposit(semel, "a", { id: 'order "7"' }), deposit(semel, "a", { id: 'order "7"' })];
   await sent(server);
@@ -32,7 +32,7 @@ test("an id of one's own goes along, and a second call with it waits for the sam
   assert.deepEqual([server.attempts.length, server.attempts[0].id, [...server.runs.values()]], [1, 'order "7"', [1]]);
 });
 
-test("another request under an id that is in use is refused, and changes nothing", async (t) => {
+test("another request under a pending id is a FingerprintMismatchError, and leaves the first as it is", async (t) => {
   const { semel, server, letGo } = await held(t);
   const first = deposit(semel, "a", { id: "x" });
   await sent(server);
@@ -47,7 +47,7 @@ test("another request under an id that is in use is refused, and changes nothing
   assert.equal(server.runs.size, 1);
 });
 
-test("a call that was refused has no say any more: its signal cancels nothing that another made under its id", async (t) => {
+test("the signal of a refused call does not cancel what another call made under its id", async (t) => {
   const { semel, server } = await outbox(t, { maxPending: 1 });
   const giveUp = new AbortController();
   const { signal } = giveUp;
@@ -66,7 +66,7 @@ test("a call that was refused has no say any more: its signal cancels nothing th
   assert.equal((await first).status, 200);
 });
 
-test("ids that can't be ids are refused before anything is stored or sent", async (t) => {
+test("invalid ids are refused before anything is stored or sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   for (const id of ["", "ä", "a\nb", "a\tb", "x".repeat(201), "cancel-x", 7, null, {}]) {
@@ -77,7 +77,7 @@ test("ids that can't be ids are refused before anything is stored or sent", asyn
   assert.equal((await deposit(semel, "a", { id: "x".repeat(200) })).status, 200);
 });
 
-test("keys that can't be keys are refused before anything is stored or sent", async (t) => {
+test("invalid keys are refused before anything is stored or sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   // The last key ends in half of a surrogate pair, which UTF-8 can't encode.
@@ -87,7 +87,7 @@ test("keys that can't be keys are refused before anything is stored or sent", as
   assert.deepEqual([server.calls.length, store.log.length], [0, 1]);
 });
 
-test("with hashes the same request is one while it is pending, and any part of it makes another", async (t) => {
+test("with hashes as ids equal pending requests are one, and a difference in any part makes another", async (t) => {
   const { semel, server, letGo } = await held(t, { ids: "hash", identity: "alice", ordered: false });
   const { digest } = crypto.subtle;
   let hashes = 0;
@@ -124,14 +124,14 @@ test("with hashes the same request is one while it is pending, and any part of i
   }
 });
 
-test("parts of a request that run together differently are different requests", async (t) => {
+test("with hashes as ids, a salt and a body that join to the same text are still two requests", async (t) => {
   const { semel, server } = await outbox(t, { ids: "hash" });
   await deposit(semel, "a", { salt: "x", body: "yz" });
   await deposit(semel, "a", { salt: "xy", body: "z" });
   assert.equal(new Set(server.attempts.map((call) => call.id)).size, 2);
 });
 
-test("calls to one key keep their order, though the body of one takes longer to read", async (t) => {
+test("calls to one key keep their order, even if the body of the first takes longer to read", async (t) => {
   const { semel, server } = await outbox(t);
   let end;
   const slow = new ReadableStream({
@@ -161,7 +161,7 @@ test("calls that name one key keep their order, whatever their paths", async (t)
   assert.deepEqual(server.attempts.map(({ path }) => path), ["/accounts/b/deposit", "/first", "/second"]);
 });
 
-test("a call waits for all before it whose bodies take longer, also once the first of them was sent", async (t) => {
+test("a call waits for every earlier call whose body takes longer, even after the first of them was sent", async (t) => {
   const { semel, server } = await outbox(t);
   const open = [];
   const slow = () => deposit(semel, "a", { body: new ReadableStream({ start: (source) => void open.push(source) }), duplex: "half" });
@@ -177,7 +177,7 @@ test("a call waits for all before it whose bodies take longer, also once the fir
   assert.deepEqual(server.attempts.map(({ body }) => body), ["first", "second", "last"]);
 });
 
-test("a call that fails while its body is read holds up none after it", async (t) => {
+test("a call that fails while its body is read does not hold up later calls", async (t) => {
   const { semel, server } = await outbox(t);
   const broken = new ReadableStream({ pull: (controller) => controller.error(new Error("broken")) });
   const endless = new AbortController();
@@ -189,7 +189,7 @@ test("a call that fails while its body is read holds up none after it", async (t
   assert.equal(server.runs.size, 1);
 });
 
-test("aborting one of two callers cancels for both, and aborting who only asks cancels nothing", async (t) => {
+test("aborting one of two calls under an id cancels both, and aborting outcome(id) cancels nothing", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? hang() : serve());
   const { semel } = await outbox(t, { server, attemptTimeoutMs: 100 });
@@ -210,7 +210,7 @@ test("aborting one of two callers cancels for both, and aborting who only asks c
   assert.equal(server.runs.size, 1);
 });
 
-test("who asks for what another process sees to gets its answer, and aborting ends the waiting alone", async (t) => {
+test("outcome(id) gets the answer to another outbox's request, and aborting it only ends the waiting", async (t) => {
   const store = new Rows();
   const { semel: first, server, letGo } = await held(t, { store });
   // The second outbox is open before the request exists, so it doesn't take the request over.
@@ -227,7 +227,7 @@ test("who asks for what another process sees to gets its answer, and aborting en
   assert.deepEqual([(await waiting).status, server.attempts.length], [200, 1]);
 });
 
-test("giving up what another process sends ends the waiting here alone", async (t) => {
+test("giveUp of another outbox's request ends only the waiting here, and cancels nothing", async (t) => {
   const store = new Rows();
   const { semel: first, server, letGo } = await held(t, { store });
   const { semel: second } = await outbox(t, { store, server });
@@ -243,7 +243,7 @@ test("giving up what another process sends ends the waiting here alone", async (
   assert.deepEqual([server.of("cancel"), server.runs.size], [[], 1]);
 });
 
-test("an answer that was given and is not kept is lost, and says so", async (t) => {
+test("outcome(id) of an id that was answered or never used is an OutcomeLostError", async (t) => {
   const { semel } = await outbox(t);
   await deposit(semel, "a", { id: "x" });
   for (const id of ["x", "never"]) {
@@ -253,7 +253,7 @@ test("an answer that was given and is not kept is lost, and says so", async (t) 
   }
 });
 
-test("what was recovered and nobody has taken is given to who asks for it, once", async (t) => {
+test("outcome(id) takes an answer that was recovered and not taken, and onrecovered does not get it then", async (t) => {
   const store = new Rows();
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
@@ -273,7 +273,7 @@ test("what was recovered and nobody has taken is given to who asks for it, once"
   assert.deepEqual(recovered, []);
 });
 
-test("close ends the waiting of who asks, and too many that wait are refused", async (t) => {
+test("close ends the waiting in outcome(id), and more waiting ids than maxPending are refused", async (t) => {
   const store = new Rows();
   const { semel: first, server } = await held(t, { store });
   const { semel } = await outbox(t, { store, server, maxPending: 1 });
@@ -293,7 +293,7 @@ test("close ends the waiting of who asks, and too many that wait are refused", a
   assert.ok((await rejection(semel.outcome("x"))) instanceof TypeError);
 });
 
-test("a caller that gives up what another process sees to is told that it goes on", async (t) => {
+test("an aborted call that joined another outbox's request is told GaveUpError, and the request goes on", async (t) => {
   const store = new Rows();
   const { semel: first, server, letGo } = await held(t, { store });
   const { semel } = await outbox(t, { store, server });
@@ -308,7 +308,7 @@ test("a caller that gives up what another process sees to is told that it goes o
   assert.equal((await answer).status, 200);
 });
 
-test("an id that another tab uses again by the time that its acknowledged row is removed keeps its new row", async (t) => {
+test("an id that another tab uses again before its acknowledged row is removed keeps its new row", async (t) => {
   const store = new Rows();
   let pending;
   const { change, remove } = store;
@@ -329,7 +329,7 @@ test("an id that another tab uses again by the time that its acknowledged row is
   assert.deepEqual([...store.rows.keys()].includes("x"), true);
 });
 
-test("one that is aborted lets none after it pass those before it", async (t) => {
+test("an aborted call does not let a later call pass an earlier one", async (t) => {
   const { semel, server } = await outbox(t);
   let source;
   const first = deposit(semel, "a", { body: new ReadableStream({ start: (its) => void (source = its) }), duplex: "half" });
@@ -347,7 +347,7 @@ test("one that is aborted lets none after it pass those before it", async (t) =>
   assert.deepEqual(server.attempts.map(({ body }) => body), ["elsewhere", "first", "last"]);
 });
 
-test("a call that was refused waits for nothing: what nobody else waits for is given to who takes it", async (t) => {
+test("a refused call does not count as waiting, so onrecovered gets the recovered answer", async (t) => {
   const [store, server] = [new Rows(), new Stub()];
   let isThere = false;
   server.each = (call, serve) => (call.kind === "change" && !isThere ? lost() : serve());

@@ -16,7 +16,7 @@ test("a stream is read once and sent as its bytes, on every attempt", async (t) 
   assert.deepEqual(server.attempts.map((call) => [call.body, call.headers.get("content-type")]), Array(3).fill(["one two", "text/x"]));
 });
 
-test("bytes of another realm are bytes, as under jsdom, and nothing else is", async (t) => {
+test("a Uint8Array of another realm, as under jsdom, is accepted in a stream, and nothing else is", async (t) => {
   const { semel, server } = await outbox(t);
   const [whole, words] = ["new Uint8Array([111, 110, 101])", "new Uint16Array([1])"].map((code) => runInNewContext(code));
   assert.ok(!(whole instanceof Uint8Array));
@@ -25,7 +25,7 @@ test("bytes of another realm are bytes, as under jsdom, and nothing else is", as
   for (const part of [words, "text", null]) assert.match((await rejection(deposit(semel, "a", { body: streamOf(part) }))).message, /a stream is of Uint8Arrays/);
 });
 
-test("a form's boundary is fixed once: what is stored is what is sent", async (t) => {
+test("a form's boundary is the same on every attempt", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? lost() : serve());
@@ -38,7 +38,7 @@ test("a form's boundary is fixed once: what is stored is what is sent", async (t
   assert.deepEqual(others, [first, first]);
 });
 
-test("a body of up to 1 MiB, what a key takes, goes, one byte more is refused before anything is stored or sent", async (t) => {
+test("a body of 1 MiB is sent, and one byte more is a RangeError before anything is stored or sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   assert.equal((await deposit(semel, "a", { body: new Uint8Array(LIMIT) })).status, 200);
@@ -51,7 +51,7 @@ test("a body of up to 1 MiB, what a key takes, goes, one byte more is refused be
   assert.deepEqual([server.calls.length, store.log.filter(([what]) => what === "change").length], [sent, stored - 1]);
 });
 
-test("a stream without an end is not read past the limit, and told so", async (t) => {
+test("an endless stream is a RangeError, and is cancelled near the limit", async (t) => {
   const { semel } = await outbox(t);
   let cancelled = false;
   let pulled = 0;
@@ -66,7 +66,7 @@ test("a stream without an end is not read past the limit, and told so", async (t
   assert.ok(cancelled && pulled < 5, `${pulled}`);
 });
 
-test("a stream that is read as its call is aborted is read no more, and told so", async (t) => {
+test("a stream that is being read is cancelled when its call is aborted", async (t) => {
   const { semel } = await outbox(t);
   const stop = new AbortController();
   const cancelled = new Promise((resolve) => {
@@ -77,7 +77,7 @@ test("a stream that is read as its call is aborted is read no more, and told so"
   await within(cancelled, "the stream is told", 5_000);
 });
 
-test("a stream of which something was read already is refused, as fetch has it: what is left of it is another body", async (t) => {
+test("a stream that was partly read is a TypeError, and nothing is stored or sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   for (const parts of [["one"], ["one", "two"]]) {
@@ -90,7 +90,7 @@ test("a stream of which something was read already is refused, as fetch has it: 
   assert.deepEqual([server.attempts.length, store.log.filter(([what]) => what === "change").length], [0, 0]);
 });
 
-test("where a Request shows no body and takes no stream, as in Firefox, all of it goes", async (t) => {
+test("if a Request shows no body, as in Firefox, every kind of body is sent whole and limited", async (t) => {
   const { body } = Object.getOwnPropertyDescriptors(Request.prototype);
   Object.defineProperty(Request.prototype, "body", { value: undefined, configurable: true });
   t.after(() => Object.defineProperty(Request.prototype, "body", body));
@@ -100,7 +100,7 @@ test("where a Request shows no body and takes no stream, as in Firefox, all of i
   assert.ok((await rejection(deposit(semel, "b", { body: new Uint8Array(LIMIT + 1) }))) instanceof RangeError);
 });
 
-test("a call that need not keep the order is held up by none whose body takes long", async (t) => {
+test("an unordered call does not wait for an earlier call whose body takes long", async (t) => {
   const { semel, server } = await outbox(t);
   let end;
   const slow = new ReadableStream({ start: (controller) => (end = () => controller.close()) });
@@ -111,7 +111,7 @@ test("a call that need not keep the order is held up by none whose body takes lo
   assert.deepEqual(server.attempts.map((call) => call.body), ["free", ""]);
 });
 
-test("a read with a body in a stream passes through, as fetch has it", async (t) => {
+test("a read with a stream as its body passes through", async (t) => {
   const seen = [];
   const fetch = async (request) => {
     seen.push(await request.text());

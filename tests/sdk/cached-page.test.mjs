@@ -57,7 +57,7 @@ async function leave(tab) {
   };
 }
 
-test("a page that comes back out of the cache goes on at once, with its caller and its lock", LIMIT, async (t) => {
+test("a page restored from the back/forward cache goes on at once, with its caller and its lock", LIMIT, async (t) => {
   const tab = await sending(t, "comes back");
   await tab.evaluate(() => calm());
   const back = await leave(tab);
@@ -69,7 +69,7 @@ test("a page that comes back out of the cache goes on at once, with its caller a
   assert.equal(await tab.evaluate(() => navigator.locks.query().then(({ held }) => held.length)), 1);
 });
 
-test("where another page of the outbox is opened meanwhile, that one goes on, and the one in the cache is gone", LIMIT, async (t) => {
+test("a page opened beside a cached page of its outbox takes over its request, and the cached page is discarded", LIMIT, async (t) => {
   const tab = await sending(t, "gone");
   const back = await leave(tab);
   // The browser may discard the cached page at once. So the request must not be lost a second time here: it would then wait for its interval.

@@ -56,7 +56,7 @@ async function failures(kind, options) {
   return found;
 }
 
-test("a store in memory does all that a store must", async (t) => {
+test("a correct store in memory passes every check", async (t) => {
   for (const { name, run } of checksOf(Memory)) await t.test(name, run);
 });
 
@@ -70,11 +70,11 @@ function copying(store) {
   return { ...store, change };
 }
 
-test("the SDK's own store in memory does all that a store must", async (t) => {
+test("the SDK's own store in memory passes the checks", async (t) => {
   for (const { name, run } of conformance(() => copying(memoryStore()), { reopens: false })) await t.test(name, run);
 });
 
-test("a store that answers at once, and has no close, does as well", async () => {
+test("a store that answers synchronously and has no close passes the checks", async () => {
   class Plain extends Memory {
     close = undefined;
     load() {
@@ -92,14 +92,14 @@ test("a store that answers at once, and has no close, does as well", async () =>
   assert.deepEqual(await failures(Plain, { reopens: false }), []);
 });
 
-test("what opens no store, and what is no option, is told before anything is checked", () => {
+test("conformance() throws for a wrong opener or option before any check", () => {
   const open = () => new Memory(new Map(), "unused");
   for (const nothing of [undefined, null, "open", new Memory(new Map(), "unused")]) assert.throws(() => conformance(nothing), /^TypeError: semel: `open` is a function/);
   for (const name of ["reopens", "shares"]) for (const value of ["no", 0, null]) assert.throws(() => conformance(open, { [name]: value }), new TypeError(`semel: \`${name}\` is true or false`));
   assert.throws(() => conformance(open, { reopen: false }), new TypeError("semel: the checks have no option reopen"));
 });
 
-test("what a store does not claim is not asked of it", async () => {
+test("with reopens or shares false, conformance() leaves out the checks of that", async () => {
   // Each opening gets a new storage.
   class Forgetful extends Memory {
     rows = new Map();
@@ -130,7 +130,7 @@ const WRONG = [
       return (await super.load()).filter(([, row]) => row.length > 0);
     }
   }],
-  ["a part of a buffer is put as that part", "has other bytes", class extends Memory {
+  ["a row that is a part of a buffer is stored as that part alone", "has other bytes", class extends Memory {
     async change(id, to) {
       return super.change(id, (row) => {
         const next = to(row);
@@ -138,17 +138,17 @@ const WRONG = [
       });
     }
   }],
-  ["`to` gets undefined where there is no row, and else the row", "undefined for a row that is not there", class extends Memory {
+  ["`to` gets the stored row, or undefined if there is none", "undefined for a row that is not there", class extends Memory {
     async change(id, to) {
       return super.change(id, (row) => to(row ?? null));
     }
   }],
-  ["undefined deletes the row", "after `to` returned undefined", class extends Memory {
+  ["a `to` that returns undefined deletes the row", "after `to` returned undefined", class extends Memory {
     async change(id, to) {
       return super.change(id, (row) => to(row) ?? null);
     }
   }],
-  ["null leaves the row as it is", "after `to` returned null", class extends Memory {
+  ["a `to` that returns null leaves the row as it is", "after `to` returned null", class extends Memory {
     async change(id, to) {
       return super.change(id, (row) => to(row) ?? undefined);
     }
@@ -179,7 +179,7 @@ const WRONG = [
       return super.change(id, () => to(before?.slice()));
     }
   }],
-  ["concurrent changes of one row lose none", "are not one transaction", class extends Memory {
+  ["concurrent changes of one row are all made", "are not one transaction", class extends Memory {
     async change(id, to) {
       this.check();
       const before = this.rows.get(id)?.slice();
@@ -215,29 +215,29 @@ const WRONG = [
       storages.set(`${name}.object`, this.rows);
     }
   }],
-  ["remove removes what there is, and ids that are not there do no harm", "no such row", class extends Memory {
+  ["`remove` deletes the rows of the given ids, and ignores ids without a row", "no such row", class extends Memory {
     async remove(ids, isDone) {
       for (const id of ids) if (!this.rows.has(id)) throw new Error("no such row");
       return super.remove(ids, isDone);
     }
   }],
-  ["remove removes what there is, and ids that are not there do no harm", "after some rows were removed", class extends Memory {
+  ["`remove` deletes the rows of the given ids, and ignores ids without a row", "after some rows were removed", class extends Memory {
     async remove(ids, isDone) {
       return super.remove(ids.slice(0, 1), isDone);
     }
   }],
-  ["remove leaves what is not done", "after the row that is done was removed", class extends Memory {
+  ["`remove` asks `isDone` once for each row, and leaves the rows that are not done", "after the row that is done was removed", class extends Memory {
     async remove(ids, isDone) {
       return super.remove(ids, (row) => isDone(row) || true);
     }
   }],
-  ["remove leaves what is not done", "asked once for each row", class extends Memory {
+  ["`remove` asks `isDone` once for each row, and leaves the rows that are not done", "asked once for each row", class extends Memory {
     async remove(ids, isDone) {
       for (const id of ids) isDone(this.rows.get(id) ?? new Uint8Array([98]));
       return super.remove(ids, isDone);
     }
   }],
-  ["what is called later sees what was called before", "whose change had resolved before", class extends Memory {
+  ["`load` gives every change that had resolved before it was called", "whose change had resolved before", class extends Memory {
     #cached;
     async load() {
       return (this.#cached ??= await super.load());
@@ -247,7 +247,7 @@ const WRONG = [
       return super.remove(ids, isDone);
     }
   }],
-  ["bytes that the caller changes later change no row", "that it gave and got", class extends Memory {
+  ["a row stays the same if the caller changes bytes that it gave or got", "that it gave and got", class extends Memory {
     async change(id, to) {
       this.check();
       const row = to(this.rows.get(id));
@@ -256,10 +256,10 @@ const WRONG = [
       await turn();
     }
   }],
-  ["after close, calls reject", "must reject after `close`", class extends Memory {
+  ["after `close`, every call rejects, and `to` is not called", "must reject after `close`", class extends Memory {
     check() {}
   }],
-  ["what resolved is there after reopening", "after reopening", class extends Memory {
+  ["every change that has resolved is there after reopening", "after reopening", class extends Memory {
     constructor(storages, name) {
       super(storages, name);
       this.storage = this.rows;
@@ -271,7 +271,7 @@ const WRONG = [
       return super.close();
     }
   }],
-  ["what was called before close is done or rejected, never half", "while changes were under way", class extends Memory {
+  ["a change that is under way at `close` resolves and is stored, or rejects and is not", "while changes were under way", class extends Memory {
     async change(id, to) {
       this.check();
       // For ids that begin with `row-`, the store reports a change as done before it makes it.
@@ -291,7 +291,7 @@ const WRONG = [
       this.storage.set(id, this.rows.get(id));
     }
   }],
-  ["concurrent changes of one row by two openers lose none", "not one transaction for all openers", class extends Memory {
+  ["concurrent changes of one row by two openers are all made", "not one transaction for all openers", class extends Memory {
     #line = Promise.resolve();
     change(id, to) {
       // Changes run one after the other within this opener, but not across openers.
@@ -305,7 +305,7 @@ const WRONG = [
       return changed;
     }
   }],
-  ["concurrent changes of many rows by two openers lose none", "after two openers had put 200 rows at once", class extends Memory {
+  ["concurrent changes of many rows by two openers are all made", "after two openers had put 200 rows at once", class extends Memory {
     // The changes of one row run one after the other. But each change writes all rows, like a store that keeps them in one file.
     async change(id, to) {
       this.check();
@@ -323,7 +323,7 @@ const WRONG = [
       return changed;
     }
   }],
-  ["no change of another opener comes between `isDone` and what is removed", "after a row was put anew while it was removed", class extends Memory {
+  ["no change of another opener comes between `isDone` and the removal of the row", "after a row was put anew while it was removed", class extends Memory {
     async remove(ids, isDone) {
       this.check();
       const done = [...ids].filter((id) => this.rows.has(id) && isDone(this.rows.get(id)));
@@ -331,7 +331,7 @@ const WRONG = [
       for (const id of done) this.rows.delete(id);
     }
   }],
-  ["a store that closes leaves other openers as they are", "after another opener was closed", class extends Memory {
+  ["closing a store leaves its other openers working", "after another opener was closed", class extends Memory {
     async close() {
       if (!this.isClosed) this.rows.clear();
       return super.close();
@@ -352,7 +352,7 @@ function objectAsMap() {
 }
 
 for (const [name, sentence, kind] of WRONG) {
-  test(`found: ${name}: ${sentence}`, async () => {
+  test(`a wrong store fails the check: ${name}: ${sentence}`, async () => {
     const found = await failures(kind);
     const messages = found.filter(([failed]) => failed === name).map(([, message]) => message);
     assert.equal(messages.length, 1, JSON.stringify(found));
@@ -360,12 +360,12 @@ for (const [name, sentence, kind] of WRONG) {
   });
 }
 
-test("every check has something that it finds", () => {
+test("every check has a wrong store that fails it", () => {
   const found = new Set(WRONG.map(([name]) => name));
   assert.deepEqual(checksOf(Memory).map(({ name }) => name).filter((name) => !found.has(name)), []);
 });
 
-test("a store that never answers fails, and does not hang", { timeout: 60_000 }, async (t) => {
+test("a check of a store that never answers fails after 10 s, and does not hang", { timeout: 60_000 }, async (t) => {
   class Hanging extends Memory {
     load() {
       return new Promise(() => {});

@@ -15,7 +15,7 @@ const HANGS = {
 };
 
 for (const [when, hangs] of Object.entries(HANGS)) {
-  test(`an attempt that hangs ${when} is made again on another connection, and one that has answered is used again`, { timeout: 20_000 }, async (t) => {
+  test(`an attempt that hangs ${when} is made again on another connection, and a connection that answered is used again`, { timeout: 20_000 }, async (t) => {
     const { stub, url } = await serveStub(t);
     const { semel } = await outbox(t, { url, fetch: globalThis.fetch, attemptTimeoutMs: 1_000 });
     stub.each = (call, serve) => (call.key === "accounts/hung" && call.n === 2 ? hangs(call) : serve());

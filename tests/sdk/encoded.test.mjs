@@ -21,7 +21,7 @@ function encoded(answer, encoding) {
   return { ...answer, headers: { ...answer.headers, "content-encoding": encoding === "cut" ? "gzip" : encoding }, body: { base64: body.toString("base64") } };
 }
 
-test("in a session, what can be decoded is, and the rest is asked for by itself and takes its answer from there", async (t) => {
+test("in a session, encoded answers that can be decoded are, and the others are fetched by themselves", async (t) => {
   for (const transport of ["http", "socket"]) {
     const server = new SessionStub();
     const batch = server.batch.bind(server);
@@ -54,7 +54,7 @@ test("in a session, what can be decoded is, and the rest is asked for by itself 
   }
 });
 
-test("an answer without a body is one, though an encoding makes some bytes of nothing", async (t) => {
+test("an encoded answer whose decoded body is empty is an answer with an empty body", async (t) => {
   for (const encoding of Object.keys(ENCODED)) {
     const { stub, url } = await serveStub(t);
     stub.each = async (call, serve) => {
@@ -69,7 +69,7 @@ test("an answer without a body is one, though an encoding makes some bytes of no
   }
 });
 
-test("who is cut off before a body that is encoded has no answer", async (t) => {
+test("an encoded answer that is cut off before its body is no answer, and the change is sent again", async (t) => {
   const { semel, server } = await plainOutbox(t);
   const headers = { "semel-status": "executed", "content-encoding": "gzip", "content-length": "21" };
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? new Response(null, { headers }) : serve());
@@ -77,7 +77,7 @@ test("who is cut off before a body that is encoded has no answer", async (t) => 
   assert.equal(server.attempts.length, 2);
 });
 
-test("so it is with what an outbox sends together", async (t) => {
+test("in a batch of an outbox, encoded answers that can be decoded are, and the others are fetched by themselves", async (t) => {
   const { semel, server } = await gathering(t, { onpaused: assert.fail });
   server.each = async (call, serve) => {
     const answer = await serve();
@@ -93,7 +93,7 @@ test("so it is with what an outbox sends together", async (t) => {
   assert.deepEqual(alone, BY_THEMSELVES);
 });
 
-test("of what is sent together, an answer of no bytes is one, whatever encoding it says, and is not asked for again", async (t) => {
+test("in a batch of an outbox, an empty body with a content-encoding is an answer, and is not fetched again", async (t) => {
   const { semel, server } = await gathering(t, { onpaused: assert.fail });
   server.each = async (call, serve) => {
     const answer = await serve();

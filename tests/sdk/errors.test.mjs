@@ -13,7 +13,7 @@ import { Stub, deposit, outbox, problem, rejection } from "./stub.mjs";
 const OTHERS = ["Semel", "SemelError", "StoreError", "OutcomeUnknownError"];
 const classOf = (code) => `${code.split("-").map((word) => word[0].toUpperCase() + word.slice(1)).join("")}Error`;
 
-test("an error is of the class of its code and of no other, in both copies of the package", async (t) => {
+test("an error is an instance of the class of its code and of no other, in both copies of the package", async (t) => {
   const [answer] = [410];
   const code = "forgotten";
   const server = new Stub();
@@ -28,7 +28,7 @@ test("an error is of the class of its code and of no other, in both copies of th
   assert.deepEqual([error.name, error.code, Object.keys(error).includes("cause")], ["ForgottenError", "forgotten", false]);
 });
 
-test("an error that nobody catches is told in lines that can be read", async () => {
+test("an uncaught error is printed with its class and code, and without very long lines", async () => {
   const open = 'Semel.open({ url: "https://worker.test" })';
   const [here, there] = ["node.js", "cjs/index.cjs"].map((name) => JSON.stringify(fileURLToPath(new URL(`../../sdk/npm/${name}`, import.meta.url))));
   for (const args of [["--input-type=module", "-e", `import { Semel } from ${here}; await ${open}`], ["--input-type=commonjs", "-e", `const { Semel } = require(${there}); ${open}`]]) {
@@ -40,7 +40,7 @@ test("an error that nobody catches is told in lines that can be read", async () 
   }
 });
 
-test("who can't tell is an OutcomeUnknownError and one of its code", async (t) => {
+test("an error after which nobody knows the outcome is an OutcomeUnknownError and of the class of its code", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 0 });
   server.each = () => Promise.reject(new TypeError("fetch failed"));
   const error = await rejection(deposit(semel));
@@ -48,7 +48,7 @@ test("who can't tell is an OutcomeUnknownError and one of its code", async (t) =
   for (const code of ["outcome-unknown", "closed", "outcome-lost"]) assert.ok(new esm.SemelError("id", [code]) instanceof esm.OutcomeUnknownError, code);
 });
 
-test("an error of the store is none of a request, and anything else is neither", () => {
+test("a StoreError is no SemelError, and another value is neither", () => {
   const error = new esm.StoreError("store-full", "there is no space", new Error("why"));
   for (const copy of [esm, cjs]) assert.ok(error instanceof copy.StoreError && !(error instanceof copy.SemelError));
   assert.deepEqual([error.name, error.message, error.cause.message], ["StoreError", "store-full: there is no space", "why"]);
@@ -57,14 +57,14 @@ test("an error of the store is none of a request, and anything else is neither",
   }
 });
 
-test("what Node prints of an error begins with names that a reader knows", async (t) => {
+test("what Node prints of an error begins with its class and its code", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 0 });
   server.each = () => Promise.reject(new TypeError("fetch failed"));
   assert.match(inspect(await rejection(deposit(semel))), /^SemelError \[GaveUpError\]: gave-up: /);
   assert.match(inspect(new esm.StoreError("store-full", "there is no space")), /^StoreError: store-full: there is no space/);
 });
 
-test("every code that a caller can get has its class, and both copies export the same", async () => {
+test("every code that a caller can get has its class, and both copies of the package export the same", async () => {
   const types = await readFile(new URL("../../sdk/npm/index.d.ts", import.meta.url), "utf8");
   const declared = [...types.matchAll(/^export (?:class|const) (\w+)/gm)].map(([, name]) => name).sort();
   assert.deepEqual(Object.keys(esm).sort(), declared);

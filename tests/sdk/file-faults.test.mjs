@@ -38,7 +38,7 @@ async function inDoubt(disk, store, last) {
 
 const generation = (folder) => Number(/semel\.(\d+)\.log$/.exec(logIn(folder))[1]);
 
-test("what waits goes in one append with one sync", async (t) => {
+test("changes that wait go into one append with one sync", async (t) => {
   const { disk, store } = await faulty(t);
   const before = disk.calls.datasync;
   await Promise.all(Array.from({ length: 100 }, (_, n) => put(store, `row-${n}`, "1")));
@@ -56,7 +56,7 @@ test("what waits goes in one append with one sync", async (t) => {
   assert.equal(disk.calls.datasync - before, 3, "a look writes nothing");
 });
 
-test("nothing resolves before it is synced", async (t) => {
+test("no change resolves before it is synced", async (t) => {
   const { disk, store } = await faulty(t);
   let sync;
   const reached = new Promise((resolve) => {
@@ -74,14 +74,14 @@ test("nothing resolves before it is synced", async (t) => {
   assert.deepEqual(await textsIn(store), { a: "1", b: "2" });
 });
 
-test("short writes are gone on with", async (t) => {
+test("a short write is continued until all bytes are written", async (t) => {
   const { folder, disk, store } = await faulty(t);
   disk.faults.write = ({ with: real, args: [bytes, from, length, position] }) => real(bytes, from, Math.min(length, 7), position);
   await put(store, "b", "x".repeat(1_000));
   assert.deepEqual(await look(folder), { a: "1", b: "x".repeat(1_000) });
 });
 
-test("a write that fails in the middle is cut off, and all of its batch reject", async (t) => {
+test("a write that fails halfway is cut off, and every call of its batch rejects as store-full", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.write = ({ n, with: real, args: [bytes, from, length, position] }) => (n % 2 ? fail("ENOSPC")() : real(bytes, from, 10, position));
   disk.calls.write = 1;
@@ -93,7 +93,7 @@ test("a write that fails in the middle is cut off, and all of its batch reject",
   assert.deepEqual([await textsIn(other), await look(folder)], [{ a: "1", b: "2" }, { a: "1", b: "2" }]);
 });
 
-test("after a sync that fails the log is written anew, for what the system shows of it says nothing", async (t) => {
+test("after a failed sync the change rejects, and the log is written anew without it", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.datasync = () => {
     disk.faults.datasync = undefined;
@@ -106,7 +106,7 @@ test("after a sync that fails the log is written anew, for what the system shows
   assert.deepEqual([await textsIn(store), await look(folder)], [{ a: "1", b: "2" }, { a: "1", b: "2" }]);
 });
 
-test("where a failed append can't be undone nobody gets the folder, until it can", async (t) => {
+test("while a failed append can't be undone nobody gets the folder, and its call rejects once it can", async (t) => {
   for (const broken of [["datasync", "sync"], ["datasync", "sync", "truncate"], ["write", "truncate"], ["datasync", "rename"]]) {
     const { folder, disk, store, other } = await faulty(t);
     for (const name of broken) disk.faults[name] = fail("EIO");
@@ -121,7 +121,7 @@ test("where a failed append can't be undone nobody gets the folder, until it can
   }
 });
 
-test("what a dead holder left is synced before anything rests on it, and written anew where that fails", { timeout: 30_000 }, async (t) => {
+test("a log that a dead holder left is synced before it is used, and written anew if that sync fails", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   const before = disk.calls.datasync;
   await store.load();
@@ -146,7 +146,7 @@ test("what a dead holder left is synced before anything rests on it, and written
   assert.deepEqual([await textsIn(store), await textsIn(other)], [{ a: "1" }, { a: "1" }]);
 });
 
-test("what could not be undone is tried again though nobody calls", async (t) => {
+test("a store tries again by itself to undo a failed append, without another call", async (t) => {
   const { disk, store, other } = await faulty(t);
   disk.faults.datasync = disk.faults.sync = fail("EIO");
   const { appended, isSettled } = await inDoubt(disk, store, "sync");
@@ -158,7 +158,7 @@ test("what could not be undone is tried again though nobody calls", async (t) =>
   assert.deepEqual(await textsIn(other), { a: "1" });
 });
 
-test("a store that is closed while an append can't be undone leaves the folder to others, and tells nobody that nothing is there", async (t) => {
+test("a store closed while it can't undo an append does not settle its call, and leaves the folder to others", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.datasync = disk.faults.sync = fail("EIO");
   const { isSettled } = await inDoubt(disk, store, "sync");
@@ -169,7 +169,7 @@ test("a store that is closed while an append can't be undone leaves the folder t
   assert.deepEqual(await look(folder), { a: "1", b: "2" });
 });
 
-test("where the name of a new generation can't be made durable, nothing rests on it", async (t) => {
+test("while the name of a new log can't be synced the folder is blocked, and then the failed change is gone", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   disk.faults.datasync = fail("EIO");
   // The first sync is of the new log, the second of the folder.
@@ -188,7 +188,7 @@ test("where the name of a new generation can't be made durable, nothing rests on
   assert.deepEqual([generation(folder), await textsIn(other)], [2, { a: "1", b: "2" }]);
 });
 
-test("a compaction that fails harms no change, and is tried again later", async (t) => {
+test("a compaction that fails loses no change, and is tried again later", async (t) => {
   const { folder, disk, store } = await faulty(t);
   disk.faults.rename = fail("EIO");
   for (let n = 0; n < 15; n += 1) await put(store, "big", `${n % 10}`.repeat(100_000));
@@ -216,7 +216,7 @@ const madeAndFailed = (disk, name, code, isMeant = () => true) => {
   };
 };
 
-test("a generation that has its name, though it is said to have none, is not left behind", async (t) => {
+test("a new log whose rename is reported as failed but was made is used by every store", async (t) => {
   for (const code of ["EIO", "ENOENT"]) {
     const { folder, disk, store, other } = await faulty(t);
     madeAndFailed(disk, "rename", code);
@@ -230,7 +230,7 @@ test("a generation that has its name, though it is said to have none, is not lef
   }
 });
 
-test("where it can't be seen whether a generation has its name, nothing is appended to the one before", async (t) => {
+test("while a store can't see whether its rename was made, it does not append to the old log", async (t) => {
   const { folder, disk, store, other } = await faulty(t);
   madeAndFailed(disk, "rename", "EIO");
   const isLog = (path) => path.endsWith(".log");
@@ -245,7 +245,7 @@ test("where it can't be seen whether a generation has its name, nothing is appen
   assert.deepEqual([await textsIn(other), await look(folder)], Array(2).fill({ a: "1", b: "2", big: "x".repeat(100_000) }));
 });
 
-test("while the names of a folder can't be made durable, a log that is written anew each second takes the room of one", { timeout: 30_000 }, async (t) => {
+test("while the folder can't be synced, writing the log anew again and again leaves only two log files", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   // For each generation, the store syncs the file and then the folder. The second sync fails.
   let syncs = 0;
@@ -263,7 +263,7 @@ test("while the names of a folder can't be made durable, a log that is written a
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", c: "1" }));
 });
 
-test("an owner whose name is made, though it is said not to be, lives", async (t) => {
+test("an owner whose link is reported as failed but was made counts as alive", async (t) => {
   const { disk, store } = await faulty(t);
   const presence = store.presence("owner");
   madeAndFailed(disk, "link", "EIO", (_, path) => path.endsWith("owner.owner"));
@@ -278,7 +278,7 @@ const unseen = (disk) => {
   for (const name of ["stat", "readFile"]) disk.faults[name] = ({ args }) => (/lock\.\d+$/.test(String(args[0])) ? ((disk.faults[name] = undefined), fail("EIO")()) : undefined);
 };
 
-test("after a sync that fails the log is written anew also where it is read again, as the lock was lost sight of", { timeout: 30_000 }, async (t) => {
+test("after a failed sync a store that loses sight of its lock writes the log anew, and only once", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   disk.faults.datasync = () => {
     disk.faults.datasync = undefined;
@@ -299,7 +299,7 @@ test("after a sync that fails the log is written anew also where it is read agai
   assert.equal(generation(folder), 2, "once is enough");
 });
 
-test("an append that was found in the log is kept when the log is written anew before the caller is told", { timeout: 30_000 }, async (t) => {
+test("an append that was found in the log is kept when the log is written anew before its call settles", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   const before = disk.calls.datasync;
   let syncs = 0;
@@ -321,7 +321,7 @@ test("an append that was found in the log is kept when the log is written anew b
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
 });
 
-test("a log that is said to be missing does not mean that the folder is gone: the append is looked for again", { timeout: 30_000 }, async (t) => {
+test("a rename reported as ENOENT but made does not make the folder count as gone: the append is kept", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store } = await faulty(t);
   disk.faults.datasync = () => {
     disk.faults.datasync = undefined;
@@ -333,7 +333,7 @@ test("a log that is said to be missing does not mean that the folder is gone: th
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
 });
 
-test("what can't be opened is tried again at the next call", async (t) => {
+test("a store that failed to open its folder tries again at the next call", async (t) => {
   const folder = folderOf(t);
   for (const name of ["mkdir", "open", "sync", "link", "rename", "readdir"]) {
     const disk = faultyFs({ [name]: fail("EACCES") });
@@ -346,7 +346,7 @@ test("what can't be opened is tried again at the next call", async (t) => {
   }
 });
 
-test("a folder without hard links is refused", async (t) => {
+test("a folder without hard links is store-unavailable", async (t) => {
   const disk = faultyFs({ link: fail("ENOTSUP") });
   const [bare, announced] = [storeIn(t, folderOf(t), { fs: disk.fs }), storeIn(t, folderOf(t), { fs: disk.fs })];
   announced.presence("owner");
@@ -357,7 +357,7 @@ test("a folder without hard links is refused", async (t) => {
   }
 });
 
-test("a store that can't write its name leaves nothing behind at each try", async (t) => {
+test("a store that can't write its name for lack of space leaves no file behind", async (t) => {
   const folder = folderOf(t);
   const store = storeIn(t, folder, { fs: faultyFs({ write: fail("ENOSPC") }).fs });
   for (let time = 0; time < 3; time += 1) assert.equal(told(await rejection(store.load())), "store-full ENOSPC");
@@ -384,7 +384,7 @@ function smallDisk(t) {
   return { folder, fs };
 }
 
-test("on a full disk changes reject and change nothing, reads go on, and so does all once there is room", { timeout: 60_000 }, async (t) => {
+test("on a full disk changes reject and change nothing, reads go on, and changes go on once there is room", { timeout: 60_000 }, async (t) => {
   const { folder, fs: small } = smallDisk(t);
   const store = storeIn(t, folder, { fs: small });
   const expected = {};

@@ -47,27 +47,27 @@ async function killWriters(t, { kills, rowBytes, most, aliveMs }) {
   return { folder, reported };
 }
 
-test("what a process reported before a kill is there, and nothing is half: 120 kills", { timeout: 180_000 }, async (t) => {
+test("after a kill every row that was reported is there, and none is half written: 120 kills", { timeout: 180_000 }, async (t) => {
   const { folder, reported } = await killWriters(t, { kills: 120, rowBytes: 500, most: 20, aliveMs: 10 });
   assert.ok(reported > 1_000, String(reported));
   // The killed processes leave only the log and the base of the lock.
   assert.deepEqual(readdirSync(folder).map((name) => name.replace(/\d+/, "N")).sort(), ["lock.N", "semel.N.log"]);
 });
 
-test("the same in the middle of compactions: 30 kills", { timeout: 120_000 }, async (t) => {
+test("after a kill amid compactions every row that was reported is there, and none is half written: 30 kills", { timeout: 120_000 }, async (t) => {
   const { folder } = await killWriters(t, { kills: 30, rowBytes: 60_000, most: 20, aliveMs: 10 });
   const [, generation] = /semel\.(\d+)\.log$/.exec(logIn(folder));
   assert.ok(Number(generation) > 20, generation);
 });
 
-test("two processes that count in one row lose nothing", { timeout: 60_000 }, async (t) => {
+test("two processes that count in one row lose no step", { timeout: 60_000 }, async (t) => {
   const folder = folderOf(t);
   const children = ["a", "b"].map((name) => child(t, "count", folder, name, 300));
   for (const each of children) assert.deepEqual(await each.ended, { code: 0, signal: null });
   assert.deepEqual(JSON.parse((await look(folder)).counter), { total: 600, a: 300, b: 300 });
 });
 
-test("four processes that count while others are killed among them lose nothing", { timeout: 120_000 }, async (t) => {
+test("four processes that count in one row, two of them killed again and again, lose no step", { timeout: 120_000 }, async (t) => {
   const folder = folderOf(t);
   const lasting = ["a", "b"].map((name) => child(t, "count", folder, name, 400));
   const killed = [];
@@ -91,7 +91,7 @@ test("four processes that count while others are killed among them lose nothing"
   assert.ok(killed.length >= 10, String(killed.length));
 });
 
-test("a holder that died is followed at once, and its change never was", async (t) => {
+test("a store gets the folder of a killed holder at once, and the change of that holder is not stored", async (t) => {
   const folder = folderOf(t);
   const holder = child(t, "signal", folder, "SIGKILL");
   assert.equal((await holder.ended).signal, "SIGKILL");
@@ -101,7 +101,7 @@ test("a holder that died is followed at once, and its change never was", async (
   assert.deepEqual(await textsIn(store), { a: "1" });
 });
 
-test("a holder that is stopped is never robbed", async (t) => {
+test("a stopped holder keeps the folder: the calls of others are store-blocked until it goes on", async (t) => {
   const folder = folderOf(t);
   const holder = child(t, "signal", folder, "SIGSTOP");
   await holder.said(1);
@@ -116,7 +116,7 @@ test("a holder that is stopped is never robbed", async (t) => {
   assert.deepEqual(await textsIn(store), { held: "by the child", b: "2" });
 });
 
-test("each call waits for a holder as long as it may, however many waited before", async (t) => {
+test("each call waits its own busyMs for the holder, however long an earlier call has waited", async (t) => {
   const folder = folderOf(t);
   const holder = child(t, "signal", folder, "SIGSTOP");
   await holder.said(1);
@@ -132,7 +132,7 @@ test("each call waits for a holder as long as it may, however many waited before
   assert.deepEqual(await look(folder), { held: "by the child", b: "2" });
 });
 
-test("several who find a dead holder at a time take turns", { timeout: 60_000 }, async (t) => {
+test("six stores that find a dead holder at the same time take turns, and lose no change", { timeout: 60_000 }, async (t) => {
   const folder = folderOf(t);
   for (let round = 0; round < 10; round += 1) {
     await child(t, "signal", folder, "SIGKILL").ended;
@@ -143,7 +143,7 @@ test("several who find a dead holder at a time take turns", { timeout: 60_000 },
   assert.deepEqual(await look(folder), { n: "60" });
 });
 
-test("a thread that ended while it held the folder is followed, though its process lives", { timeout: 30_000 }, async (t) => {
+test("a store gets the folder of a thread that was terminated while it held it, though its process lives", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   const source = `
     import { parentPort, workerData } from "node:worker_threads";
@@ -161,7 +161,7 @@ test("a thread that ended while it held the folder is followed, though its proce
   assert.deepEqual(await textsIn(patient), { b: "2" });
 });
 
-test("who can't be judged is alive, and who is of another namespace is dead once its socket is", async (t) => {
+test("an owner that can't be judged counts as alive, and one of another namespace as dead once its socket is", async (t) => {
   const folder = folderOf(t);
   const other = child(t, "presence", folder, "owner-1");
   await other.said(1);
@@ -182,7 +182,7 @@ test("who can't be judged is alive, and who is of another namespace is dead once
   assert.deepEqual(await Promise.all([{ ...identity, pid: process.ppid }, { ...deaf, boot: "another" }].map((each) => isDead(each, folder))), [true, true]);
 });
 
-test("owners live as long as their store, over processes, and the dead are forgotten", async (t) => {
+test("owners of several processes live as long as their stores, and dead ones are forgotten", async (t) => {
   const folder = folderOf(t);
   const [other, store] = [child(t, "presence", folder, "owner-1"), storeIn(t, folder)];
   await other.said(1);

@@ -80,12 +80,12 @@ async function mustWithdraw({ folder, disk, stop, changed, third, hasRun }) {
   assert.deepEqual(await look(folder), { a: "1", "by-the-holder": "1" });
 }
 
-test("who was stopped before it took a name that others have left behind withdraws", { timeout: 30_000 }, async (t) => {
+test("a store that was stopped before it took a lock name that others have passed gives it back, and waits", { timeout: 30_000 }, async (t) => {
   await mustWithdraw(await tooSlow(t, 2));
   await mustWithdraw(await tooSlow(t, 3));
 });
 
-test("it withdraws though a look at the folder hides what is higher", { timeout: 30_000 }, async (t) => {
+test("a store gives a passed lock name back even if a listing of the folder hides the higher names", { timeout: 30_000 }, async (t) => {
   const slow = await tooSlow(t, 2);
   slow.disk.faults.readdir = async ({ real }) => {
     slow.disk.faults.readdir = undefined;
@@ -94,7 +94,7 @@ test("it withdraws though a look at the folder hides what is higher", { timeout:
   await mustWithdraw(slow);
 });
 
-test("it withdraws though it takes what a dead one left below for the base", { timeout: 30_000 }, async (t) => {
+test("a store waits for the holder even if it takes the lower lock file of a dead store for the base", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   await dies(t, folder);
   const dead = readFileSync(join(folder, "lock.1"), "utf8");
@@ -135,7 +135,7 @@ test("a lock that can't be released is released by the next call", async (t) => 
   assert.deepEqual(await textsIn(other), { a: "3" });
 });
 
-test("a lock that can't be released, or taken to the end, is let go of by itself, for others may wait", { timeout: 30_000 }, async (t) => {
+test("a lock that can't be released, fully taken or seen is released by itself once the file system works", { timeout: 30_000 }, async (t) => {
   const given = {
     released: (disk) => (disk.faults.unlink = broken),
     // The store makes the name, but then can't find out that it holds the lock.
@@ -156,7 +156,7 @@ test("a lock that can't be released, or taken to the end, is let go of by itself
   }
 });
 
-test("a lock that was lost sight of is let go of by itself, though it can't be seen whose it is when it is tried first", { timeout: 30_000 }, async (t) => {
+test("a lock that its store lost sight of is released by itself, even if the first try can't read whose it is", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const [store, other] = [storeIn(t, folder, { fs: disk.fs }), storeIn(t, folder, { busyMs: 100 })];
@@ -176,7 +176,7 @@ test("a lock that was lost sight of is let go of by itself, though it can't be s
   await until(() => other.load().then(() => true, () => false), "it is let go of");
 });
 
-test("a lock that the store has made, though the call says that it was there already, is let go of by itself", { timeout: 30_000 }, async (t) => {
+test("a lock that a store made although link reported EEXIST is released by itself", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const [store, other] = [storeIn(t, folder, { fs: disk.fs, busyMs: 0 }), storeIn(t, folder, { busyMs: 100 })];
@@ -192,7 +192,7 @@ test("a lock that the store has made, though the call says that it was there alr
   assert.deepEqual(await textsIn(other), { a: "1" });
 });
 
-test("a store is not blocked by a lock that it has made before something failed", async (t) => {
+test("a store is not blocked by a lock that it made before its call failed", async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const store = storeIn(t, folder, { fs: disk.fs, busyMs: 0 });
@@ -207,7 +207,7 @@ test("a store is not blocked by a lock that it has made before something failed"
   assert.deepEqual(locks(folder), ["lock.1"]);
 });
 
-test("a lock file that names nobody is an error, and nobody is robbed", async (t) => {
+test("a lock file that names no process is store-damaged", async (t) => {
   const folder = folderOf(t);
   await look(folder);
   for (const text of ["", "nonsense", '{"pid":"1"}', '{"pid":-1,"instance":"x"}']) {
@@ -217,7 +217,7 @@ test("a lock file that names nobody is an error, and nobody is robbed", async (t
   }
 });
 
-test("a lock that somebody has removed is held no more: nothing is done in a folder that is gone, and another's turn is seen", async (t) => {
+test("a store whose lock was removed sees the changes of others, and fails with ENOENT once its folder is gone", async (t) => {
   const folder = folderOf(t);
   const [one, other] = [storeIn(t, folder), storeIn(t, folder)];
   await put(one, "a", "1");
@@ -252,7 +252,7 @@ async function losing(t, options) {
 
 const removeLocks = (folder) => locks(folder).forEach((name) => rmSync(join(folder, name)));
 
-test("where the lock was removed, who holds the folder now is waited for, keeps its name, and what it read of an append is stored", { timeout: 30_000 }, async (t) => {
+test("a store that loses its lock during an append waits for the new holder, and its append is stored", { timeout: 30_000 }, async (t) => {
   const { folder, store, lose } = await losing(t, { busyMs: 50 });
   let third;
   lose("datasync", async () => {
@@ -268,7 +268,7 @@ test("where the lock was removed, who holds the folder now is waited for, keeps 
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1", "by-the-holder": "1" }));
 });
 
-test("an append that failed is not cut off a log that somebody else has gone on with", async (t) => {
+test("a failed append of a store that lost its lock does not cut off what another store has appended", async (t) => {
   const { folder, store, other, lose } = await losing(t);
   lose("write", async ({ with: real, args: [bytes, from, , position] }) => {
     await real(bytes, from, 10, position);
@@ -279,7 +279,7 @@ test("an append that failed is not cut off a log that somebody else has gone on 
   assert.deepEqual([await textsIn(store), await look(folder)], [{ a: "1", c: "1" }, { a: "1", c: "1" }]);
 });
 
-test("an append that failed is stored where somebody else has read it and gone on", async (t) => {
+test("a failed append of a store that lost its lock is stored if another store has read it and gone on", async (t) => {
   const { folder, store, other, lose } = await losing(t);
   lose("datasync", async () => {
     await put(other, "c", "1");
@@ -289,7 +289,7 @@ test("an append that failed is stored where somebody else has read it and gone o
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1", c: "1" }));
 });
 
-test("what was appended to a log that somebody has made anew meanwhile is not stored", async (t) => {
+test("an append is not stored if the log was replaced while the lock was lost", async (t) => {
   const { folder, store, lose } = await losing(t);
   lose("datasync", async ({ real }) => {
     await real();
@@ -305,12 +305,12 @@ test("what was appended to a log that somebody has made anew meanwhile is not st
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
 });
 
-test("a process that was told that its folder is gone ends by itself", { timeout: 30_000 }, async (t) => {
+test("a process whose folder is gone ends by itself", { timeout: 30_000 }, async (t) => {
   const lost = child(t, "lose", folderOf(t));
   assert.deepEqual([await lost.ended, lost.lines], [{ code: 0, signal: null }, ["store-failed ENOENT"]]);
 });
 
-test("what was appended to a log that nobody can read, or that is gone, is not stored", async (t) => {
+test("an append is store-damaged if the log is unreadable or gone after the lock was lost", async (t) => {
   for (const harm of [(log) => writeFileSync(log, "x".repeat(100)), (log) => rmSync(log)]) {
     const { folder, store, lose } = await losing(t);
     lose("datasync", async ({ real }) => {
@@ -321,7 +321,7 @@ test("what was appended to a log that nobody can read, or that is gone, is not s
   }
 });
 
-test("while it can't be seen what became of an append, its call doesn't settle", async (t) => {
+test("a call does not settle while its store can't see what became of the append", async (t) => {
   const { folder, disk, store, lose } = await losing(t);
   lose("datasync", () => {
     disk.faults.readdir = () => {
@@ -339,7 +339,7 @@ test("while it can't be seen what became of an append, its call doesn't settle",
   assert.deepEqual(await look(folder), { a: "1", b: "1" });
 });
 
-test("a store that is closed while its lock is removed settles what was called before", async (t) => {
+test("a store that is closed while its lock is removed settles the calls before that", async (t) => {
   const { folder, store, other, lose } = await losing(t);
   lose("datasync", () => put(other, "c", "1"));
   const changed = put(store, "b", "1");
@@ -349,7 +349,7 @@ test("a store that is closed while its lock is removed settles what was called b
   assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
 });
 
-test("a store that is closed learns first what became of an append, once that can be seen", { timeout: 30_000 }, async (t) => {
+test("close waits until the store can see what became of an append, whose call then resolves", { timeout: 30_000 }, async (t) => {
   const { folder, disk, store, lose } = await losing(t);
   lose("datasync", () => {
     disk.faults.readdir = broken;
@@ -362,7 +362,7 @@ test("a store that is closed learns first what became of an append, once that ca
   assert.deepEqual(await look(folder), { a: "1", b: "1" });
 });
 
-test("a log is not written anew from what was before somebody else's turn", async (t) => {
+test("a store that loses its lock does not write the log anew without the change of another store", async (t) => {
   const { folder, store, other, lose } = await losing(t);
   for (let n = 0; n < 11; n += 1) await put(store, "big", `${n % 10}`.repeat(90_000));
   // The other store has the log open already, and its row is so long that it doesn't write the log anew itself.
@@ -394,7 +394,7 @@ async function unreleased(t) {
   return lost;
 }
 
-test("a lock that could not be released, and was removed, is not gone on with", async (t) => {
+test("a store whose unreleased lock was removed waits for the new holder", async (t) => {
   const { folder, store, other } = await unreleased(t);
   await put(other, "c", "1");
   const third = await holder(t, folder);
@@ -405,7 +405,7 @@ test("a lock that could not be released, and was removed, is not gone on with", 
   assert.deepEqual(await look(folder), { a: "2", b: "1", c: "1", "by-the-holder": "1" });
 });
 
-test("a store that finds its name gone when it lets go of it reads the log anew", async (t) => {
+test("a store that finds its lock name gone when it releases it reads the log anew", async (t) => {
   const { folder, store, lose } = await losing(t);
   let isMade = false;
   lose("unlink", async () => {
@@ -422,7 +422,7 @@ test("a store that finds its name gone when it lets go of it reads the log anew"
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ c: "1", d: "1", e: "1" }));
 });
 
-test("the name of whoever holds the folder now stays, where a store that has lost its lock closes or can't begin", async (t) => {
+test("a store that has lost its lock and closes or fails leaves the lock name of the new holder", async (t) => {
   for (const isClosed of [true, false]) {
     const { folder, disk, store } = await unreleased(t);
     let third;
@@ -444,7 +444,7 @@ test("the name of whoever holds the folder now stays, where a store that has los
   }
 });
 
-test("a store of another realm of this thread lives while it listens", async (t) => {
+test("a store in another realm of this thread counts as alive while it listens", async (t) => {
   const folder = folderOf(t);
   const identity = new Identity(folder);
   await identity.listen();
@@ -458,7 +458,7 @@ test("a store of another realm of this thread lives while it listens", async (t)
   assert.equal(await isDead(read, folder), true);
 });
 
-test("a process that was stopped while it looked for the lock looks once more before it says that the folder is busy", async (t) => {
+test("a process that was stopped while it read the lock looks once more before it is store-blocked", async (t) => {
   const folder = folderOf(t);
   const held = await holder(t, folder);
   const disk = faultyFs({});

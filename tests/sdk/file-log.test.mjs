@@ -35,7 +35,7 @@ function folderWith(folder, name, bytes) {
   return made;
 }
 
-test("a log that is cut off at any byte opens with all that is whole, and goes on", { timeout: 120_000 }, async (t) => {
+test("a log that is cut off at any byte after its header opens with all whole commits, and can be appended to", { timeout: 120_000 }, async (t) => {
   const { folder, name, bytes, states } = await smallLog(t);
   assert.equal(states[0].bytes, HEADER_BYTES);
   for (let cut = HEADER_BYTES; cut <= bytes.length; cut += 1) {
@@ -50,7 +50,7 @@ test("a log that is cut off at any byte opens with all that is whole, and goes o
   }
 });
 
-test("a log that is shorter than it began is damaged, not empty", async (t) => {
+test("a log that is cut off within its header or its first rows is store-damaged, not empty", async (t) => {
   const { folder, name, bytes } = await smallLog(t);
   for (let cut = 0; cut < HEADER_BYTES; cut += 1) await assert.rejects(look(folderWith(folder, name, bytes.subarray(0, cut))), damaged, String(cut));
   // The rows that a new generation begins with are durable before the log gets its name, so a log without them is damaged.
@@ -63,7 +63,7 @@ test("a log that is shorter than it began is damaged, not empty", async (t) => {
   for (const cut of [HEADER_BYTES, HEADER_BYTES + 1, length - 1]) await assert.rejects(look(folderWith(folder, name, log.subarray(0, cut))), damaged);
 });
 
-test("a byte that is changed anywhere, in the last record too, is damage and not a shorter log", async (t) => {
+test("a byte that is changed anywhere, even in the last record, is damage and not a shorter log", async (t) => {
   const { folder, name, bytes } = await smallLog(t);
   const read = (log) => readFrames(log.subarray(HEADER_BYTES), readHeader(log, "log").seed, HEADER_BYTES, "log");
   assert.equal(read(bytes).end, bytes.length);
@@ -87,7 +87,7 @@ test("a byte that is changed anywhere, in the last record too, is damage and not
   }
 });
 
-test("room that was never filled is cut off, and a hole in the middle is damage", async (t) => {
+test("zeros at the end of a log are cut off, and a hole in the middle is store-damaged", async (t) => {
   const { folder, name, bytes, states } = await smallLog(t);
   const [before, last] = [states.at(-2), states.at(-1)];
   const zeros = Buffer.alloc(4096);
@@ -104,7 +104,7 @@ test("room that was never filled is cut off, and a hole in the middle is damage"
   await assert.rejects(look(folderWith(folder, name, followed)), damaged);
 });
 
-test("frames of another log or at another place are no part of a log", async (t) => {
+test("a log with frames of another log or of another place is store-damaged", async (t) => {
   const { folder, name, bytes, states } = await smallLog(t);
   const [first, second] = states.slice(1, 3).map(({ bytes: end }, index) => bytes.subarray(states[index].bytes, end));
   const other = await smallLog(t);
@@ -124,7 +124,7 @@ test("a log of a newer version is refused, and left as it is", async (t) => {
   assert.deepEqual(readFileSync(join(copy, name)), newer);
 });
 
-test("a log that is cut or gone under an open store is damage", async (t) => {
+test("a log that is truncated or removed under an open store is store-damaged", async (t) => {
   const folder = folderOf(t);
   const store = storeIn(t, folder);
   await put(store, "a", "1");
@@ -140,7 +140,7 @@ test("a log that is cut or gone under an open store is damage", async (t) => {
   assert.deepEqual(await textsIn(one), { a: "1" });
 });
 
-test("a generation that never got its name is left behind, and of two the newer counts", async (t) => {
+test("an unfinished new log is removed, and of two logs the newer one counts", async (t) => {
   const { folder, name, bytes, states } = await smallLog(t);
   const copy = folderWith(folder, name, bytes);
   writeFileSync(join(copy, "semel.2.tmp"), "half");
@@ -152,7 +152,7 @@ test("a generation that never got its name is left behind, and of two the newer 
   assert.deepEqual(readdirSync(copy).sort(), ["lock.0", "semel.10.log"]);
 });
 
-test("a long log that is mostly dead is written anew, and other stores notice", async (t) => {
+test("a long log of mostly dead rows is written anew, and other stores read the new log", async (t) => {
   const folder = folderOf(t);
   const [one, other] = [storeIn(t, folder), storeIn(t, folder)];
   await put(one, "kept", "for good");

@@ -57,7 +57,7 @@ async function isTakenOver({ semel, recovered }, stub) {
   await until(async () => (await semel.pending()).length === 0, "nothing is left");
 }
 
-test("what a process had in hand at kill -9 is taken over by another, and happens once; not while it is only stopped", LIMIT, async (t) => {
+test("requests of another process are taken over after kill -9, not while it is stopped, and each runs once", LIMIT, async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { stub, url } = await unanswered(t);
   const folder = folderOf(t);
@@ -74,7 +74,7 @@ test("what a process had in hand at kill -9 is taken over by another, and happen
   await isTakenOver(own, stub);
 });
 
-test("a process that starts again goes on at once with what was in hand at kill -9, and it happens once", LIMIT, async (t) => {
+test("a process that starts after kill -9 goes on at once with the requests that were left, and each runs once", LIMIT, async (t) => {
   const { stub, url } = await unanswered(t);
   const folder = folderOf(t);
   const before = child(t, "deposit", folder, url, "ran", "lost");
@@ -85,7 +85,7 @@ test("a process that starts again goes on at once with what was in hand at kill 
   assert.equal(own.looks, 1, "the first look found it");
 });
 
-test("what a process left by closing is gone on with by another", LIMIT, async (t) => {
+test("a request that a closed outbox left is taken over by another outbox on the folder", LIMIT, async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { stub, url } = await serveStub(t);
   const folder = folderOf(t);
@@ -103,7 +103,7 @@ test("what a process left by closing is gone on with by another", LIMIT, async (
   assert.deepEqual([...stub.runs.values()], [1]);
 });
 
-test("two processes work on one folder, none takes what the other has, and one that closes nothing ends by itself", LIMIT, async (t) => {
+test("two processes on one folder leave each other's requests alone, and one that never closes ends by itself", LIMIT, async (t) => {
   const { stub, url } = await serveStub(t);
   const folder = folderOf(t);
   let release;
@@ -132,7 +132,7 @@ async function refused(store) {
   return error.code;
 }
 
-test("open rejects with what is wrong with the folder, before anything is sent", LIMIT, async (t) => {
+test("open rejects with the store error of its folder before anything is sent", LIMIT, async (t) => {
   const damaged = folderOf(t);
   const holder = storeIn(t, damaged);
   await put(holder, "a", "1");
@@ -159,7 +159,7 @@ test("open rejects with what is wrong with the folder, before anything is sent",
   }
 });
 
-test("nobody is told that a request never runs while its row may still be found by who comes next", LIMIT, async (t) => {
+test("a request whose failed append can't be undone is unknown, and the next outbox sends it", LIMIT, async (t) => {
   const folder = folderOf(t);
   const disk = faultyFs({});
   const store = storeIn(t, folder, { fs: disk.fs });

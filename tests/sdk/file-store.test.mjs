@@ -11,12 +11,12 @@ import { StoreError } from "../../sdk/npm/node.js";
 import { folderOf, look, put, storeIn, text, textsIn, told } from "./file-support.mjs";
 import { rejection } from "./stub.mjs";
 
-test("the file store does all that a store must", async (t) => {
+test("the file store passes every check of the conformance suite", async (t) => {
   const folder = folderOf(t);
   for (const { name, run } of conformance((storage) => fileStore(join(folder, storage)))) await t.test(name, run);
 });
 
-test("what is no folder or no option of a store is told by its name when it is made", (t) => {
+test("fileStore() throws for a wrong folder or option, and names it", (t) => {
   for (const folder of [undefined, null, 5, "", new URL("file:///tmp")]) assert.throws(() => fileStore(folder), /^TypeError: semel: `folder` is a path/);
   for (const options of [null, 5, "1000"]) assert.throws(() => fileStore("unused", options), /^TypeError: semel: the options of a store are an object/);
   for (const busyMs of [null, "5", -1, Number.NaN, 3_600_001]) assert.throws(() => fileStore("unused", { busyMs }), /^RangeError: semel: `busyMs` is/);
@@ -24,7 +24,7 @@ test("what is no folder or no option of a store is told by its name when it is m
   for (const options of [undefined, {}, { busyMs: undefined }, { busyMs: 0 }]) fileStore(join(folderOf(t), "unused"), options);
 });
 
-test("files and folders are their user's alone", async (t) => {
+test("files and folders that the store makes are accessible to their user alone", async (t) => {
   const folder = join(folderOf(t), "made", "here");
   const before = process.umask(0);
   t.after(() => process.umask(before));
@@ -57,7 +57,7 @@ test("a closed store leaves the log and the base of the lock, and nothing else",
   assert.deepEqual(readdirSync(folder).sort(), ["lock.0", "semel.1.log"]);
 });
 
-test("what was called before close is done, and what comes after is refused", async (t) => {
+test("close finishes the calls made before it, and calls made after it are refused", async (t) => {
   const folder = folderOf(t);
   const store = storeIn(t, folder);
   const changes = [put(store, "a", "1"), put(store, "b", "2")];
@@ -70,7 +70,7 @@ test("what was called before close is done, and what comes after is refused", as
   assert.deepEqual(await look(folder), { a: "1", b: "2" });
 });
 
-test("several stores on one folder share it, also by another path, and take turns", { timeout: 30_000 }, async (t) => {
+test("several stores on one folder, also by another path, take turns and lose no change", { timeout: 30_000 }, async (t) => {
   const folder = folderOf(t);
   const link = join(folderOf(t), "link");
   symlinkSync(folder, link);
@@ -94,7 +94,7 @@ test("several stores on one folder share it, also by another path, and take turn
   for (const store of stores) assert.deepEqual(await textsIn(store), { n: String(count) });
 });
 
-test("rows, ids and all of them have limits, and reaching one changes nothing", { timeout: 60_000 }, async (t) => {
+test("a change beyond the limit of a row, an id or all rows is store-full and changes nothing", { timeout: 60_000 }, async (t) => {
   const store = storeIn(t, folderOf(t), { rowsBytesMax: 3 * ROW_BYTES_MAX });
   const long = Buffer.alloc(ROW_BYTES_MAX + 1, 1);
   await store.change("long", () => long.subarray(1));
@@ -112,7 +112,7 @@ test("rows, ids and all of them have limits, and reaching one changes nothing", 
   await store.change("third", () => long.subarray(1));
 });
 
-test("wrong arguments are TypeErrors, and change nothing", async (t) => {
+test("wrong arguments are TypeErrors or RangeErrors, and change nothing", async (t) => {
   for (const folder of [undefined, "", 7, new URL("file:///tmp")]) assert.throws(() => fileStore(folder), TypeError);
   for (const busyMs of [-1, NaN, 3_600_001, "5000", null]) assert.throws(() => fileStore("x", { busyMs }), RangeError);
   const store = storeIn(t, folderOf(t));
@@ -124,7 +124,7 @@ test("wrong arguments are TypeErrors, and change nothing", async (t) => {
   assert.deepEqual(await store.load(), []);
 });
 
-test("ids are kept exactly, halves of characters too", async (t) => {
+test("ids are kept exactly, even lone surrogates and control characters", async (t) => {
   const folder = folderOf(t);
   const ids = ["", "\ud800", "\udc00", "\u0000", "\ufeff"];
   const store = storeIn(t, folder);

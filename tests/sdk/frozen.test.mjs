@@ -39,7 +39,7 @@ function slow(store, name) {
 
 for (const name of ["load", "presence"]) {
   for (const [what, open] of [["an outbox", (_, t, store) => outbox(t, { store })], ["a session", (semel, _, store) => semel.session("accounts/a", "s", { store })]]) {
-    test(`${what} opens though its page was frozen before its store had answered: ${name}`, LIMIT, async (t) => {
+    test(`${what} opens even if its page was frozen before its store answered: ${name}`, LIMIT, async (t) => {
       const { semel } = await sessions.outbox(t);
       const store = new sessions.SharedRows();
       const told = slow(store, name);
@@ -50,7 +50,7 @@ for (const name of ["load", "presence"]) {
   }
 }
 
-test("what is pending is told though the page was frozen before the store had answered", LIMIT, async (t) => {
+test("pending() answers even if the page was frozen before the store answered", LIMIT, async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   const told = slow(store, "load");

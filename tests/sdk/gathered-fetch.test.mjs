@@ -54,7 +54,7 @@ function byHand() {
   return { answer, release };
 }
 
-test("many that come in one turn go in it, in one batch; few go each by itself", async () => {
+test("a few requests in one turn go each by itself, and more than may be under way go in one batch", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   for (const id of ["a", "b"]) send(id);
@@ -69,7 +69,7 @@ test("many that come in one turn go in it, in one batch; few go each by itself",
   assert.deepEqual(sent().slice(3), ["f", "g"]);
 });
 
-test("one that is aborted in a batch ends at once, and the batch goes on; with the last of them it is aborted", async () => {
+test("an aborted request ends at once and its batch goes on; aborting the last one of a batch aborts the batch", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
   await busy(send);
@@ -94,7 +94,7 @@ test("one that is aborted in a batch ends at once, and the batch goes on; with t
   assert.deepEqual(sent().slice(6), ["k", "l"], "what hangs holds up nobody");
 });
 
-test("one that is aborted before it is sent is never sent", async () => {
+test("a request that is aborted before it is sent is never sent", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   await busy(send);
@@ -111,7 +111,7 @@ test("one that is aborted before it is sent is never sent", async () => {
   assert.deepEqual(sent().slice(5), ["h"], "one was free, and the other is over");
 });
 
-test("what is refused whole is not sent again for who has left, and acknowledges nothing, though the key has answered", async () => {
+test("after a batch is refused whole its aborted requests are not sent again, and its answers acknowledge nothing", async () => {
   for (const [status, again] of [[503, []], [500, []], [429, []], [404, ["e", "f"]], [499, ["e", "f"]]]) {
     const { answer, release } = byHand();
     const { send, sent } = bare(answer);
@@ -130,7 +130,7 @@ test("what is refused whole is not sent again for who has left, and acknowledges
   }
 });
 
-test("what is held, or was refused as a batch, is lost once the network is gone, and not sent", async (t) => {
+test("once the page is offline, a held request or one of a refused batch is lost and not sent", async (t) => {
   for (const isBatch of [true, false]) {
     const { offline } = page();
     t.after(leavePage);
@@ -151,7 +151,7 @@ test("what is held, or was refused as a batch, is lost once the network is gone,
   }
 });
 
-test("after a batch that is refused all that is held goes at once, by itself, however much is under way", async () => {
+test("after a refused batch all held requests go at once by themselves, however many are under way", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   await busy(send);
@@ -169,7 +169,7 @@ test("after a batch that is refused all that is held goes at once, by itself, ho
   assert.deepEqual(sent().slice(9).sort(), ["e", "f", ...held, "m", "n"]);
 });
 
-test("where no batch comes through, the next is tried after a minute, and then after twice as long each time, up to 64 minutes", async (t) => {
+test("after refused batches the next is tried after 1 minute, then twice as long each time, up to 64 minutes", async (t) => {
   const later = clock(t);
   const { send, calls } = bare(({ url }) => new Response("", { status: url.endsWith("/batch") ? 404 : 200 }));
   const tries = async () => {
@@ -186,7 +186,7 @@ test("where no batch comes through, the next is tried after a minute, and then a
   }
 });
 
-test("of what a batch refuses, who has left is not asked for again", async () => {
+test("an aborted request that a batch refuses is not sent again by itself", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   await busy(send);
@@ -199,7 +199,7 @@ test("of what a batch refuses, who has left is not asked for again", async () =>
   assert.deepEqual(sent().slice(5), ["e", "g"]);
 });
 
-test("an outcome that is a problem of the application's own is no refusal, whatever it says", async () => {
+test("an outcome that is a problem of the application's own does not count as a refusal of the batch", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   await busy(send);
@@ -215,7 +215,7 @@ test("an outcome that is a problem of the application's own is no refusal, whate
   assert.deepEqual(sent().at(-1), "gh", "batches go on");
 });
 
-test("one that is lost by itself keeps nobody from a batch", async () => {
+test("a request that is lost by itself does not keep others from a batch", async () => {
   const { answer, release } = byHand();
   const { send, sent } = bare(answer);
   await busy(send);
@@ -224,7 +224,7 @@ test("one that is lost by itself keeps nobody from a batch", async () => {
   assert.deepEqual(sent().slice(4), ["ef"]);
 });
 
-test("a batch has 64 requests and 512 KiB of bodies at most; what has more by itself waits for nobody", async () => {
+test("a batch has at most 64 requests and 512 KiB of bodies, and a larger request goes at once by itself", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
   await busy(send);
@@ -241,7 +241,7 @@ test("a batch has 64 requests and 512 KiB of bodies at most; what has more by it
   assert.deepEqual(sent().slice(7), ["z"]);
 });
 
-test("a batch takes no further request once the acknowledgements would be more than one header holds, to the id and to the byte", async () => {
+test("a batch takes no further request once its acknowledgements would exceed 64 ids or 4,096 bytes", async () => {
   const acks = (count, length = 1) => many(count, (n) => `"${`${n}`.padEnd(length, "x")}";until=1`).join(", ");
   const filled = (bytes) => acks(1, bytes - acks(1, 1).length + 1);
   const long = filled(2_000);
@@ -266,7 +266,7 @@ test("a batch takes no further request once the acknowledgements would be more t
   }
 });
 
-test("an acknowledgement of which the id looks like many goes by itself, and is not waited for", async () => {
+test("an acknowledgement whose id looks like many acknowledgements keeps its request out of a batch", async () => {
   const { answer, release } = byHand();
   const { send, sent, calls } = bare(answer);
   await busy(send);
@@ -282,7 +282,7 @@ test("an acknowledgement of which the id looks like many goes by itself, and is 
   assert.deepEqual(sent().slice(6), ["gh"]);
 });
 
-test("all else that an outbox or a session sends is passed on as it is", async () => {
+test("reads, control requests, places of a session and changes without a key are passed on unchanged", async () => {
   const calls = [];
   const setup = { origin: URL_OF_STUB, fetch: async (...given) => void calls.push(given) };
   gather(setup);

@@ -12,7 +12,7 @@ import { clock, deposit, hang, lost, outbox, problem, rejection, Rows, Stub, unt
 
 afterEach(leavePage);
 
-test("what finds few under way goes at once, by itself; what comes then goes in one batch, as soon as one has come back", async (t) => {
+test("requests that find few under way go by themselves, and later ones in one batch once an attempt is answered", async (t) => {
   const { semel, server } = await gathering(t);
   let open;
   const opened = new Promise((resolve) => (open = resolve));
@@ -29,7 +29,7 @@ test("what finds few under way goes at once, by itself; what comes then goes in 
   assert.deepEqual([...new Set(server.runs.values())], [1]);
 });
 
-test("one after another, and a few at a time, go as they always did", async (t) => {
+test("requests one after another, or a few at a time, are not put into batches", async (t) => {
   const { semel, server } = await gathering(t);
   for (let n = 0; n < 3; n += 1) await overlapping(semel);
   for (let round = 0; round < 3; round += 1) await Promise.all(many(AT_ONCE, () => overlapping(semel)));
@@ -37,7 +37,7 @@ test("one after another, and a few at a time, go as they always did", async (t) 
   assert.ok(server.calls.every(({ headers, body }) => headers.get("semel-key") === '"accounts/a"' && body === '{"amount":5}'));
 });
 
-test("an outbox with little to send loads nothing, and one that can't load it sends each by itself", async (t) => {
+test("an outbox with few overlapping requests loads no sessions module, and sends each alone if it can't load it", async (t) => {
   const server = new Stub();
   let loads = 0;
   const sessions = async () => {
@@ -57,7 +57,7 @@ test("an outbox with little to send loads nothing, and one that can't load it se
   assert.deepEqual([loads, server.of("batch").length], [1, 0]);
 });
 
-test("what has a header that no batch lets in goes by itself, as its handler is to have it; a service token is of all of a batch", async (t) => {
+test("a request with a header that no batch takes goes by itself; a service token is a header of the whole batch", async (t) => {
   const { semel, server } = await gathering(t);
   await burst({ semel, server }, 20, () => overlapping(semel, { headers: { "cf-turnstile-response": "a token" } }));
   assert.deepEqual(made(server), Array(20).fill("change"));
@@ -68,7 +68,7 @@ test("what has a header that no batch lets in goes by itself, as its handler is 
   assert.ok(server.calls.every(({ headers }) => headers.get("cf-access-client-id") === "a program"));
 });
 
-test("each caller has the answer to its own, whatever it is", async (t) => {
+test("each caller of a batch gets its own answer, in every form that an answer has", async (t) => {
   const { semel, server } = await gathering(t);
   const bytes = Uint8Array.from({ length: 256 }, (_, n) => 255 - n);
   const bodies = [...many(10, (n) => `{"n":${n}}`), "h\u{e9}llo \u{1f980}", "", bytes];
@@ -97,7 +97,7 @@ test("each caller has the answer to its own, whatever it is", async (t) => {
   assert.deepEqual(batch.json.map(({ headers }) => headers), many(bodies.length - AT_ONCE, (n) => ({ "content-type": "text/x", "x-n": `${n + AT_ONCE}` })));
 });
 
-test("an element is the attempt that it would be alone: id, instants, method and path; under the same identity", async (t) => {
+test("an element of a batch has the id, instants, method and path that it would have alone, under one identity", async (t) => {
   const { semel, server } = await gathering(t, { identity: "alice" });
   await burst({ semel, server }, 6, (n) => semel.fetch(`/accounts/a/b%20c?x=${n}`, { method: "PATCH", key: "a/b \u{e9}", ordered: false, id: `"${n}\\` }));
   const [one] = server.attempts;
@@ -112,7 +112,7 @@ test("an element is the attempt that it would be alone: id, instants, method and
   }
 });
 
-test("what is ordered goes one after another all the same, and other keys have batches of their own", async (t) => {
+test("ordered requests go one after another beside batches, and each key has batches of its own", async (t) => {
   const { semel, server } = await gathering(t);
   let [underWay, most] = [0, 0];
   server.each = async (call, serve) => {
@@ -133,7 +133,7 @@ test("what is ordered goes one after another all the same, and other keys have b
   assert.equal(server.attempts.filter(({ path }) => path.includes("/ordered/")).length, 5);
 });
 
-test("what is ordered may be in a batch with what is not, and never with what comes after it", async (t) => {
+test("an ordered request may share a batch with unordered ones, and never with a later ordered one", async (t) => {
   const { semel, server } = await gathering(t);
   const seen = [];
   server.each = async (call, serve) => {
@@ -153,7 +153,7 @@ test("what is ordered may be in a batch with what is not, and never with what co
   assert.deepEqual(withOrdered.map(([, ...ids]) => ids), many(4, (n) => [`ordered ${n}`]));
 });
 
-test("credentials are the batch's, each under its own; other headers of the option are in each", async (t) => {
+test("each batch has one set of credentials, and other headers of the option are in each element", async (t) => {
   let asked = 0;
   const headers = async () => ({ authorization: `Bearer ${(asked += 1) % 2}`, cookie: "c=1", "x-trace": `${asked}`, "semel-key": '"no"', "content-type": "text/no" });
   const { semel, server } = await gathering(t, { headers });
@@ -211,11 +211,11 @@ for (const [limit, idOf] of [["64 ids", (n) => `n${n}`], ["4,096 bytes", (n) => 
 }
 
 for (const [what, refusal] of [
-  ["no batches", () => new Response("Not Found", { status: 404 })],
-  ["another page", () => new Response("<h1>Log in</h1>", { status: 403 })],
-  ["a body that is too large", () => problem(413, "too-large", { executed: "no", retry: "after-fix" })],
+  ["no path for batches", () => new Response("Not Found", { status: 404 })],
+  ["another page instead of an answer", () => new Response("<h1>Log in</h1>", { status: 403 })],
+  ["a refusal of the batch as too large", () => problem(413, "too-large", { executed: "no", retry: "after-fix" })],
 ]) {
-  test(`where there is ${what}, what was in the batch goes by itself at once, and so does all else for a minute, then for two`, async (t) => {
+  test(`where there is ${what}, the requests of a batch go alone at once, and so do all for a minute, then for two`, async (t) => {
     const { semel, server } = await gathering(t, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
     const later = clock(t);
     let isRefused = true;
@@ -246,13 +246,13 @@ for (const [what, refusal] of [
 
 for (const [what, answer] of [
   ["is lost", async (serve) => (await serve(), lost())],
-  ["is lost on its way there", () => lost()],
-  ["is another page's", async (serve) => (await serve(), new Response("<h1>Log in</h1>"))],
-  ["is of nobody that says so", async (serve) => new Response(await (await serve()).text())],
-  ["lacks one", async (serve) => new Response(JSON.stringify((await (await serve()).json()).slice(1)), { headers: { "semel-status": "executed" } })],
-  ["has what is none", async (serve) => new Response(JSON.stringify((await (await serve()).json()).map(() => ({}))), { headers: { "semel-status": "executed" } })],
+  ["never comes, because the batch itself is lost", () => lost()],
+  ["is another page", async (serve) => (await serve(), new Response("<h1>Log in</h1>"))],
+  ["has no Semel-Status", async (serve) => new Response(await (await serve()).text())],
+  ["lacks the answer to one request", async (serve) => new Response(JSON.stringify((await (await serve()).json()).slice(1)), { headers: { "semel-status": "executed" } })],
+  ["has elements that are not answers", async (serve) => new Response(JSON.stringify((await (await serve()).json()).map(() => ({}))), { headers: { "semel-status": "executed" } })],
 ]) {
-  test(`where the answer to a batch ${what}, each is sent again by itself after the interval, and has run once`, async (t) => {
+  test(`where the answer to a batch ${what}, each request is sent alone after the interval, and has run once`, async (t) => {
     const { semel, server } = await gathering(t, { retryIntervalMs: 30 });
     let answeredMs;
     server.each = async (call, serve) => {
@@ -268,7 +268,7 @@ for (const [what, answer] of [
   });
 }
 
-test("a batch that comes too soon is as each would be: Retry-After is obeyed, and nothing is taken for acknowledged", async (t) => {
+test("after a rate-limited batch each request is sent by itself, and not before Retry-After", async (t) => {
   const { semel, server } = await gathering(t, { maxAttempts: 1_000 });
   await Promise.all(many(10, (n) => overlapping(semel, { id: `before ${n}` })));
   server.calls.length = 0;
@@ -284,7 +284,7 @@ test("a batch that comes too soon is as each would be: Retry-After is obeyed, an
   for (const { startedMs } of after) assert.ok(startedMs - refusedMs >= 999, "not sooner");
 });
 
-test("what would pause in a batch is asked for by itself first, and nobody is told", async (t) => {
+test("a request that a batch refuses is sent by itself first, and onpaused is told only if that is refused too", async (t) => {
   const { semel, server } = await gathering(t, { retryIntervalMs: 3_600_000, onpaused: ({ error }) => assert.fail(error.message) });
   const later = clock(t);
   server.each = async (call, serve) => {
@@ -308,7 +308,7 @@ test("what would pause in a batch is asked for by itself first, and nobody is to
   await until(() => told.length === 1, "it pauses");
 });
 
-test("one that is unavailable in a batch has the others go by themselves: it may be what ends the process", async (t) => {
+test("if one request of a batch is unavailable, it is sent by itself, and so are the requests after the batch", async (t) => {
   const { semel, server } = await gathering(t);
   server.each = async (call, serve) => {
     if (call.kind !== "batch") return serve();
@@ -323,7 +323,7 @@ test("one that is unavailable in a batch has the others go by themselves: it may
   }
 });
 
-test("a batch that hangs is given up with what is in it, and each goes by itself; those that came meanwhile too", async (t) => {
+test("a batch that hangs is aborted, and its requests and those that came meanwhile are answered and run once", async (t) => {
   const { semel, server } = await gathering(t, { attemptTimeoutMs: 1_000 });
   server.each = (call, serve) => (call.kind === "batch" ? hang() : serve());
   assert.ok((await burst({ semel, server }, 20, (n) => overlapping(semel, { id: `${n}` }))).every(({ status }) => status === 200));
@@ -333,7 +333,7 @@ test("a batch that hangs is given up with what is in it, and each goes by itself
   assert.deepEqual(many(20, (n) => server.runs.get(`${n}`)), Array(20).fill(1));
 });
 
-test("those that hang hold up the others for one attempt, and then none for a minute", async (t) => {
+test("attempts that hang hold up the others for one attempt timeout, and after that the others go by themselves", async (t) => {
   const { semel, server } = await gathering(t, { attemptTimeoutMs: 1_000 });
   server.each = (call, serve) => (call.id?.startsWith("hung") ? hang() : serve());
   const hung = many(AT_ONCE, (n) => overlapping(semel, { id: `hung ${n}` }));
@@ -349,7 +349,7 @@ test("those that hang hold up the others for one attempt, and then none for a mi
   assert.ok(server.calls.slice(calls).every(({ kind }) => kind !== "batch"));
 });
 
-test("what is closed sends nothing that was held", async (t) => {
+test("a closed outbox sends no request that it held", async (t) => {
   const { semel, server } = await gathering(t);
   server.each = hang;
   const first = many(AT_ONCE, () => rejection(overlapping(semel)));
@@ -364,7 +364,7 @@ test("what is closed sends nothing that was held", async (t) => {
   assert.equal(server.calls.length, AT_ONCE);
 });
 
-test("a page that goes sends what is held and what is in a batch once more, each by itself", async (t) => {
+test("on pagehide the requests that are held or in a batch are sent once more, each by itself", async (t) => {
   const browser = page();
   const { semel, server } = await gathering(t);
   let isFirst = true;
@@ -384,7 +384,7 @@ test("a page that goes sends what is held and what is in a batch once more, each
   assert.deepEqual(many(15, (n) => server.runs.get(`${n}`)), Array(15).fill(1));
 });
 
-test("a row that was stored for a batch is as it would be alone, and the next start goes on with it", async (t) => {
+test("rows that were stored for a batch are recovered at the next open, and each request runs once", async (t) => {
   const store = new Rows();
   const { semel, server } = await gathering(t, { store });
   server.each = async (call, serve) => (call.kind === "batch" ? (await serve(), hang()) : serve());

@@ -59,7 +59,7 @@ test("a request that needs a fix pauses, onpaused is told, and resume sends it a
   assert.deepEqual([server.attempts.length, server.of("cancel").length], [3, 0], "it is too late for both");
 });
 
-test("giveUp asks the key to cancel it: the caller learns that it never ran and never will", async (t) => {
+test("giveUp asks the key to cancel the request, and the caller learns that it never ran and never will", async (t) => {
   const { semel, server, next } = await pausing(t, { identity: "alice" });
   changes(server, (call) => refuse(server, call));
   const answered = rejection(deposit(semel, "a b"));
@@ -94,7 +94,7 @@ test("giveUp brings the outcome if the request had run", async (t) => {
   assert.deepEqual([server.of("cancel").length, server.runs.get(server.attempts[0].id)], [1, 1]);
 });
 
-test("a cancellation is sent again until it is answered, under one id and while its row is there", async (t) => {
+test("a cancellation is sent again until it is answered, under one id and while its row is stored", async (t) => {
   const store = new Rows();
   const { semel, server, next } = await pausing(t, { store });
   server.each = async (call, serve) => {
@@ -116,7 +116,7 @@ test("a cancellation is sent again until it is answered, under one id and while 
   assert.equal(new Set(server.of("cancel").map(({ id, body, firstSent }) => id + body + firstSent)).size, 1);
 });
 
-test("what is given up before its key is known never runs: the key is learned by an attempt that is over", async (t) => {
+test("a request given up before its key is known never runs: an attempt past its deadline learns the key", async (t) => {
   const { semel, server } = await outbox(t);
   const giveUp = new AbortController();
   changes(server, (call, serve) => {
@@ -133,7 +133,7 @@ test("what is given up before its key is known never runs: the key is learned by
   assert.equal(server.runs.size, 0);
 });
 
-test("what is given up before its key is known, but had run, brings its outcome", async (t) => {
+test("a request given up before its key is known brings its outcome if it had run", async (t) => {
   const { semel, server } = await outbox(t);
   const giveUp = new AbortController();
   changes(server, async (call, serve) => {
@@ -147,7 +147,7 @@ test("what is given up before its key is known, but had run, brings its outcome"
   assert.deepEqual(server.calls.map(({ kind }) => kind), ["health", "change", "change"]);
 });
 
-test("an attempt that learns the key while it is given up may lose its answers too", async (t) => {
+test("a request given up before its key is known repeats late attempts until one of them tells the key", async (t) => {
   const { semel, server } = await outbox(t);
   const giveUp = new AbortController();
   changes(server, (call, serve) => {
@@ -161,7 +161,7 @@ test("an attempt that learns the key while it is given up may lose its answers t
   assert.deepEqual([server.attempts.length, server.of("cancel").length, server.runs.size], [5, 1, 0]);
 });
 
-test("giveUp settles the caller also where the refusal names no key, and every attempt gets it", async (t) => {
+test("giveUp settles the caller even if every attempt is refused without a key", async (t) => {
   // The Worker refuses a malformed path like this, without asking an object.
   const { semel, server, next } = await pausing(t);
   changes(server, () => server.problem(undefined, 400, "key-invalid", { executed: "no", retry: "after-fix" }));
@@ -172,7 +172,7 @@ test("giveUp settles the caller also where the refusal names no key, and every a
   assert.ok(reason instanceof SemelError);
 });
 
-test("a cancellation that pauses is told as well, and goes on", async (t) => {
+test("a cancellation that pauses is told to onpaused, and goes on after resume", async (t) => {
   const { semel, server, next } = await pausing(t);
   server.each = (call, serve) => {
     if (call.kind === "change") return refuse(server, call);
@@ -188,7 +188,7 @@ test("a cancellation that pauses is told as well, and goes on", async (t) => {
   assert.equal(server.attempts.length, 1);
 });
 
-test("a problem of the record is what a cancellation brings", async (t) => {
+test("a cancellation that is answered with a problem of the record rejects the call with that problem", async (t) => {
   const { semel, server, next } = await pausing(t);
   server.each = (call, serve) => {
     if (call.kind === "change" && call.n === 1) return refuse(server, call);
@@ -222,7 +222,7 @@ for (const [status, code] of [
   [401, "unauthorized"],
   [403, "forbidden"],
 ]) {
-  test(`${status} pauses all that gets it, and semel.resume() goes on with other credentials`, async (t) => {
+  test(`${status} pauses every request that gets it, and semel.resume() sends them with other credentials`, async (t) => {
     let token = "old";
     const { semel, server, told, next } = await pausing(t, { headers: () => ({ authorization: `Bearer ${token}` }) });
     changes(server, (call, serve) => (call.headers.get("authorization") === "Bearer new" ? serve() : refuse(server, call, status, code)));
@@ -236,7 +236,7 @@ for (const [status, code] of [
   });
 }
 
-test("resume before anything pauses does nothing", async (t) => {
+test("resume does nothing while no request is paused", async (t) => {
   const { semel, server } = await outbox(t);
   semel.resume();
   server.each = (call, serve) => {
@@ -294,7 +294,7 @@ test("with a signal that is aborted already, nothing is stored and nothing is se
   assert.deepEqual([server.of("change").length, server.of("health").length, store.log], [0, 0, [["load"]]]);
 });
 
-test("aborting cancels: while it waits for its next attempt, while one is under way, and while it pauses", async (t) => {
+test("aborting a call cancels it while it waits for an attempt, has one under way, or pauses", async (t) => {
   const { semel, server, next } = await pausing(t, { attemptTimeoutMs: 100 });
   const treatments = {
     // The timeout ends this attempt.
@@ -316,7 +316,7 @@ test("aborting cancels: while it waits for its next attempt, while one is under 
   assert.equal(server.runs.size, 0);
 });
 
-test("aborting while it is being stored cancels it: it never runs", async (t) => {
+test("aborting a call while it is being stored cancels it, and it never runs", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   for (const account of ["a", "b"]) {
@@ -336,7 +336,7 @@ test("aborting while it is being stored cancels it: it never runs", async (t) =>
   assert.equal(server.runs.size, 1);
 });
 
-test("aborting while the answer is on its way brings the outcome", async (t) => {
+test("aborting a call while its answer is on its way brings the outcome", async (t) => {
   const { semel, server } = await outbox(t);
   const giveUp = new AbortController();
   changes(server, async (_call, serve) => {
@@ -363,7 +363,7 @@ test("aborting after the answer does nothing, and one signal may serve many requ
   for (const other of others) assert.equal((await other).code, "closed");
 });
 
-test("what was cancelled is acknowledged under both of its ids", async (t) => {
+test("a cancelled request is acknowledged under its own id and that of its cancellation", async (t) => {
   const { semel, server, next } = await pausing(t);
   changes(server, (call, serve) => (call.n === 1 ? refuse(server, call) : serve()));
   const answered = rejection(deposit(semel));
@@ -377,7 +377,7 @@ test("what was cancelled is acknowledged under both of its ids", async (t) => {
   for (const [, latest] of server.attempts[1].acks) assert.ok(latest >= cancel.deadline && latest >= deadline, `${latest}`);
 });
 
-test("one server, two outboxes: each cancels its own", async (t) => {
+test("two outboxes on one server cancel only their own requests", async (t) => {
   const server = new Stub();
   const [one, other] = [await pausing(t, { server }), await pausing(t, { server })];
   changes(server, (call) => refuse(server, call));
@@ -390,7 +390,7 @@ test("one server, two outboxes: each cancels its own", async (t) => {
   isCancelled(await both[1], second.requestId);
 });
 
-test("what is aborted before anything left is said never to run, unless its id is one's own or a hash, which may have run before", async (t) => {
+test("a call aborted before it is sent never ran, but is unknown if its id is the caller's own or a hash", async (t) => {
   const server = new Stub();
   for (const [ids, id, told] of [["uuid", undefined, "no never"], ["uuid", "order-42", "unknown same-id"], ["hash", undefined, "unknown same-id"]]) {
     const { semel } = await outbox(t, { server, ids });
@@ -405,7 +405,7 @@ test("what is aborted before anything left is said never to run, unless its id i
   assert.equal(server.attempts.length, 0);
 });
 
-test("an abort is heard by the key at once though an attempt hangs, and what that still does is refused", async (t) => {
+test("an abort reaches the key while an attempt hangs, and that attempt does not run later", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 60_000 });
   let arrive;
   server.each = (call, serve) => {
@@ -422,7 +422,7 @@ test("an abort is heard by the key at once though an attempt hangs, and what tha
   assert.equal(server.runs.size, 0);
 });
 
-test("what is in doubt can't be cancelled: it is asked for, and where that finds nothing out it is sent again, until it is known", async (t) => {
+test("a request in doubt that is aborted is asked for, and sent again if needed, until its outcome is known", async (t) => {
   // What the server behind the Worker answers: the outcome at once, the outcome after the request is sent again, that it never came, or a refusal.
   for (const [finds, kinds] of [["asked", ["cancel", "asks"]], ["sent", ["cancel", "asks", "sends"]], ["absent", ["cancel", "asks", "sends", "cancel"]], ["refused", ["cancel", "asks", "sends", "cancel", "asks"]]]) {
     const { semel, server } = await outbox(t);
@@ -456,7 +456,7 @@ test("what is in doubt can't be cancelled: it is asked for, and where that finds
   }
 });
 
-test("what waits for a place among the attempts is taken back at once, and never sent", async (t) => {
+test("an aborted request that waits for a place among the attempts is taken back at once, and never sent", async (t) => {
   const { semel, server } = await outbox(t, { maxAttempts: 1, ordered: false });
   let answer;
   changes(server, (call, serve) => new Promise((resolve) => (answer = () => resolve(serve()))));
@@ -473,7 +473,7 @@ test("what waits for a place among the attempts is taken back at once, and never
   assert.deepEqual([server.attempts.length, server.of("cancel").length, await semel.pending()], [1, 0, []]);
 });
 
-test("an abort ends a call at any moment", async (t) => {
+test("an abort at any moment after the body was read ends the call", async (t) => {
   const { cancel } = ReadableStreamDefaultReader.prototype;
   for (let turns = 0; turns < 12; turns += 1) {
     const { semel, server } = await outbox(t);
@@ -494,7 +494,7 @@ test("an abort ends a call at any moment", async (t) => {
   }
 });
 
-test("what is given up from within whatever calls the application, and closed there at once, is not executed after the next open", async (t) => {
+test("a call aborted from a listener or the headers function, which then closes, is cancelled after the next open", async (t) => {
   for (const where of ["attempt", "refused", "settled", "headers"]) {
     const [store, giveUp] = [new Rows(), new AbortController()];
     let logOut = () => {};

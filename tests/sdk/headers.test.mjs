@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { serveStub } from "./http-stub.mjs";
 import { Rows, Stub, deposit, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
-test("a headers function is called for each attempt, and nothing that it gives is stored", async (t) => {
+test("a headers function is called for each attempt, and nothing that it returns is stored", async (t) => {
   const store = new Rows();
   let called = 0;
   const headers = () => ({ authorization: `Bearer secret-${(called += 1)}`, "x-trace": `trace-${called}` });
@@ -37,14 +37,14 @@ for (const [name, headers] of Object.entries({
   });
 }
 
-test("a headers function may give nothing", async (t) => {
+test("a headers function may return nothing", async (t) => {
   for (const nothing of [undefined, () => undefined, async () => undefined]) {
     const { semel } = await outbox(t, { headers: nothing });
     assert.equal((await deposit(semel)).status, 200);
   }
 });
 
-test("an object of headers is taken as it was at open", async (t) => {
+test("a headers object is copied at open", async (t) => {
   const headers = { "x-a": "1" };
   const { semel, server } = await outbox(t, { headers });
   headers["x-a"] = "2";
@@ -52,7 +52,7 @@ test("an object of headers is taken as it was at open", async (t) => {
   assert.equal(server.attempts[0].headers.get("x-a"), "1");
 });
 
-test("a headers function that throws, rejects or gives nonsense costs one attempt, which is not sent", async (t) => {
+test("a headers function that throws, rejects or returns nonsense costs one attempt, which is not sent", async (t) => {
   const store = new Rows();
   const failures = [
     () => {
@@ -75,7 +75,7 @@ test("a headers function that throws, rejects or gives nonsense costs one attemp
   assert.deepEqual([server.attempts.length, called, failures.length], [1, 6, 0]);
 });
 
-test("a headers function that hangs costs one attempt, and what it says later is not sent", async (t) => {
+test("a headers function that hangs costs one attempt, and what it returns later is not sent", async (t) => {
   let called = 0;
   let late;
   const headers = () => {
@@ -92,7 +92,7 @@ test("a headers function that hangs costs one attempt, and what it says later is
   assert.deepEqual(server.attempts.map((call) => call.headers.get("x-n")), ["3"]);
 });
 
-test("the headers option can't change what makes the request", async (t) => {
+test("the headers option can't change the headers that the SDK or the call sets", async (t) => {
   const headers = {
     "Content-Type": "text/evil",
     "Content-Encoding": "gzip",
@@ -131,7 +131,7 @@ for (const name of ["Authorization", "authorization", "Idempotency-Key", "Semel-
   });
 }
 
-test("what a connection says for itself is left out, as browsers leave it out: no request waits for ever for what Node refuses to send", async (t) => {
+test("headers of the connection are left out of a change, as in browsers, and Node sends it once", async (t) => {
   const { stub, url } = await serveStub(t);
   for (const [name, value] of Object.entries({ connection: "upgrade", "content-length": "99", expect: "100-continue", "keep-alive": "timeout=5", "transfer-encoding": "chunked", upgrade: "h2c" })) {
     const headers = { [name]: value, "x-a": "1" };
@@ -142,13 +142,13 @@ test("what a connection says for itself is left out, as browsers leave it out: n
   assert.equal(stub.attempts.length, 12, "each went once");
 });
 
-test("methods in lower case are those of fetch", async (t) => {
+test("methods in lower or mixed case are sent as fetch normalises them", async (t) => {
   const { semel, server } = await outbox(t);
   for (const method of ["post", "Put", "delete"]) await semel.fetch("/things", { method });
   assert.deepEqual(server.attempts.map((call) => call.method), ["POST", "PUT", "DELETE"]);
 });
 
-test("every attempt, cancellation and acknowledgement carries the identity, and so does nobody's", async (t) => {
+test("every attempt, cancellation and acknowledgement carries the identity, or the empty one if none is given", async (t) => {
   for (const identity of [undefined, "alice"]) {
     const { semel, server } = await outbox(t, { identity });
     const giveUp = new AbortController();
@@ -166,7 +166,7 @@ test("every attempt, cancellation and acknowledgement carries the identity, and 
   }
 });
 
-test("a read says the identity as a change does, whatever is in it", async (t) => {
+test("a read carries the same semel-principal as a change, whatever characters the identity has", async (t) => {
   for (const identity of ["alice", "CORP\\alice", 'al"ice']) {
     const { semel, server } = await outbox(t, { identity, headers: { "semel-principal": '"mallory"' } });
     await deposit(semel);
@@ -187,7 +187,7 @@ test("outboxes of two identities keep their requests apart, each in a store of i
   assert.equal(new Set([...one.rows.keys(), ...other.rows.keys()]).size, 4);
 });
 
-test("requests of one identity are not sent as another's, though both have one store", async (t) => {
+test("requests of one identity are not sent under another, even if both share a store", async (t) => {
   const store = new Rows();
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
@@ -220,7 +220,7 @@ test("GET, HEAD and unknown methods pass through once, with the headers of both,
   assert.deepEqual(await semel.pending(), []);
 });
 
-test("patch in small letters is refused: fetch would send it as it is, and it would be no change", async (t) => {
+test("patch in lower case is a TypeError, since fetch would not send it as PATCH", async (t) => {
   const { semel, server } = await outbox(t);
   const before = server.calls.length;
   for (const method of ["patch", "Patch"]) assert.ok((await rejection(semel.fetch("/accounts/a", { method }))) instanceof TypeError, method);
@@ -228,13 +228,13 @@ test("patch in small letters is refused: fetch would send it as it is, and it wo
   assert.equal((await deposit(semel, "a", { method: "PATCH" })).status, 200);
 });
 
-test("a read says for whom it is: another's credentials must not get it another's data", async (t) => {
+test("a read carries the identity of its outbox, even with another's credentials", async (t) => {
   const { semel, server } = await outbox(t, { identity: "alice", headers: { authorization: "Bearer bob" } });
   await semel.fetch("/accounts/me");
   assert.deepEqual(server.calls.map(({ method, headers }) => [method, headers.get("semel-principal")]), [["GET", '"alice"']]);
 });
 
-test("a Request will do: its method, headers, body and signal count, and those of init before them", async (t) => {
+test("fetch takes a Request: its method, headers, body and signal count, unless init gives them", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const url = "https://worker.test/accounts/a/deposit?x=1";
@@ -265,7 +265,7 @@ test("a Request will do: its method, headers, body and signal count, and those o
   assert.equal((await rejection(semel.fetch(new Request(url, { method: "POST", signal: giveUp.signal })))).code, "cancelled");
 });
 
-test("it can be given to whatever takes a fetch: it needs no receiver, and no init", async (t) => {
+test("semel.fetch works without a receiver and without init", async (t) => {
   const { semel, server } = await outbox(t);
   const { fetch } = semel;
   assert.equal((await fetch("/accounts/a/deposit", { method: "POST" })).status, 200);
@@ -273,7 +273,7 @@ test("it can be given to whatever takes a fetch: it needs no receiver, and no in
   assert.deepEqual([server.attempts.length, server.of("read").length], [1, 1]);
 });
 
-test("a read may have credentials of its own, and its errors and answers are the fetch's", async (t) => {
+test("a read may have its own credentials, and gets the very error or answer of fetch", async (t) => {
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer option" } });
   await semel.fetch("/accounts/a", { headers: { authorization: "Bearer own" } });
   assert.equal(server.calls[0].headers.get("authorization"), "Bearer own");

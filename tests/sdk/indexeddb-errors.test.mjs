@@ -35,14 +35,14 @@ async function refused({ tab, identity, sent }) {
   return [error.code, error.cause?.name];
 }
 
-test("a store of a newer version is store-newer, and stays as it is", LIMIT, async (t) => {
+test("open on a store of a newer version is store-newer, and leaves it as it is", LIMIT, async (t) => {
   const page = await opened(t);
   await page.tab.evaluate((name) => lab.make(name, 99), page.name);
   assert.deepEqual(await refused(page), ["store-newer", "VersionError"]);
   assert.equal(await page.tab.evaluate((name) => lab.shape(name), page.name), "99 rows");
 });
 
-test("where IndexedDB is missing or must not be used, it is store-unavailable", LIMIT, async (t) => {
+test("open without an IndexedDB that can be used is store-unavailable", LIMIT, async (t) => {
   const page = await opened(t);
   await page.tab.evaluate(() => lab.connectBy(() => {
     throw new DOMException("The operation is insecure.", "SecurityError");
@@ -59,7 +59,7 @@ test("where IndexedDB is missing or must not be used, it is store-unavailable", 
   assert.deepEqual(await refused(page), ["store-unavailable", undefined]);
 });
 
-test("anything else is store-failed, and the next open may succeed", LIMIT, async (t) => {
+test("open with any other error of IndexedDB is store-failed, and the next open may succeed", LIMIT, async (t) => {
   const page = await opened(t);
   await page.tab.evaluate(() => lab.connectBy(() => {
     throw new DOMException("Internal error.", "UnknownError");
@@ -75,9 +75,9 @@ for (const [name, id, row] of [
   ["a text", "id", "row"],
   ["null", "id", null],
   ["an object", "id", {}],
-  ["one under a number", 5, [1]],
+  ["a row whose id is a number", 5, [1]],
 ]) {
-  test(`a row that can't be read is store-damaged, and stays: ${name}`, LIMIT, async (t) => {
+  test(`open on a row that can't be read is store-damaged, and leaves it as it is: ${name}`, LIMIT, async (t) => {
     const page = await opened(t);
     const stored = await page.tab.evaluate(async ([name, id, row]) => {
       await lab.make(name, 1);
@@ -89,13 +89,13 @@ for (const [name, id, row] of [
   });
 }
 
-test("a database without the rows is store-damaged", LIMIT, async (t) => {
+test("open on a database without its object store is store-damaged", LIMIT, async (t) => {
   const page = await opened(t);
   await page.tab.evaluate((name) => lab.make(name, 1, "others"), page.name);
   assert.deepEqual(await refused(page), ["store-damaged", "NotFoundError"]);
 });
 
-test("a row that is damaged while the outbox is open fails what should be stored: its cause says so", LIMIT, async (t) => {
+test("a call whose row is damaged while the outbox is open is store-failed, with the cause store-damaged", LIMIT, async (t) => {
   const page = await opened(t);
   const error = await page.tab.evaluate(async ([identity, name]) => {
     const semel = await lab.outbox({ identity });
@@ -114,7 +114,7 @@ test("a row that is damaged while the outbox is open fails what should be stored
   assert.deepEqual(page.sent, []);
 });
 
-test("on a full disk a fetch says store-failed, its cause store-full, and it is not sent; with space again all goes on", LIMIT, async (t) => {
+test("on a full disk a call is store-failed by store-full and not sent, and calls go on once there is space", LIMIT, async (t) => {
   // This test uses another origin, because the browser remembers for a moment how much space an origin has.
   const page = await opened(t, "localhost");
   const devtools = await page.tab.context().newCDPSession(page.tab);
@@ -132,7 +132,7 @@ test("on a full disk a fetch says store-failed, its cause store-full, and it is 
   await page.tab.evaluate(() => semel.close());
 });
 
-test("behind a transaction that does not end, what can't be stored is store-failed and not sent, open and pending are store-blocked; then all goes on", LIMIT, async (t) => {
+test("behind an endless transaction a call is store-failed, open and pending are store-blocked, and then calls go on", LIMIT, async (t) => {
   const page = await opened(t);
   const [error, pending, other] = await page.tab.evaluate(async ([identity, name]) => {
     window.semel = await lab.outbox({ identity });
@@ -158,8 +158,8 @@ test("behind a transaction that does not end, what can't be stored is store-fail
 });
 
 // This is as in a worker, which has no frame whose IndexedDB could be used. The row was stored, so the next outbox sends it.
-for (const then of ["does not open", "fails otherwise"]) {
-  test(`what WebKit may have stored when it lost its process is not said never to run, though the store ${then} after that`, LIMIT, async (t) => {
+for (const then of ["never opens", "fails to open with another error"]) {
+  test(`a call that WebKit may have stored when it lost its process is unknown, though the store ${then} after that`, LIMIT, async (t) => {
     const page = await opened(t);
     const error = await page.tab.evaluate(async ([identity, then]) => {
       const semel = await lab.outbox({ identity });
@@ -175,7 +175,7 @@ for (const then of ["does not open", "fails otherwise"]) {
       Object.defineProperty(document, "head", { value: null, configurable: true });
       lab.connectBy(() => {
         const request = { error: new DOMException("Internal error.", "UnknownError") };
-        if (then === "fails otherwise") setTimeout(() => request.onerror());
+        if (then === "fails to open with another error") setTimeout(() => request.onerror());
         return request;
       });
       const { setTimeout: set } = window;
@@ -199,7 +199,7 @@ for (const then of ["does not open", "fails otherwise"]) {
   });
 }
 
-test("a database that does not open is store-blocked, and is let go if it opens later", LIMIT, async (t) => {
+test("a database that does not open is store-blocked, and its connection is closed if it opens later", LIMIT, async (t) => {
   const page = await opened(t);
   const blocked = await page.tab.evaluate(async ([name, identity]) => {
     await lab.make(name, 1);
@@ -226,7 +226,7 @@ test("a database that does not open is store-blocked, and is let go if it opens 
   assert.deepEqual(page.sent, []);
 });
 
-test("the browser is asked once to keep the rows, whatever it says, and nobody waits for it", LIMIT, async (t) => {
+test("the browser is asked once for persistent storage, and open does not wait for its answer", LIMIT, async (t) => {
   for (const says of ["nothing", "no", "an error"]) {
     const { tab, identity } = await opened(t);
     const asked = await tab.evaluate(async ([identity, says]) => {

@@ -65,7 +65,7 @@ const rows = (tab, name) => tab.evaluate(async (name) => {
 }, name);
 const losing = (call, serve) => (call.kind === "change" ? lost() : serve());
 
-test("a request goes from its row to its outcome, and its row leaves with the acknowledgement", LIMIT, async (t) => {
+test("the row of a request stays until the next request has acknowledged it", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   const own = await tab();
   await own.open();
@@ -81,7 +81,7 @@ test("a request goes from its row to its outcome, and its row leaves with the ac
   assert.deepEqual(await answers(own), [200, 200]);
 });
 
-test("calls one after another take one transaction each: what the one before has left goes along", LIMIT, async (t) => {
+test("calls one after another take one transaction each, which also settles the call before", LIMIT, async (t) => {
   const { name, tab } = world(t);
   const own = await tab();
   await own.open();
@@ -101,7 +101,7 @@ test("calls one after another take one transaction each: what the one before has
   assert.ok(count("readwrite") >= 10 && count("readwrite") - count("readonly") <= 11, String(seen));
 });
 
-test("of two tabs that take over at once what a tab left that is gone, one sends it, under its id", LIMIT, async (t) => {
+test("of two tabs that open at once only one takes over the request of a closed tab, under its id", LIMIT, async (t) => {
   const { server, senders, tab } = world(t);
   const gone = await tab();
   await gone.open();
@@ -122,7 +122,7 @@ test("of two tabs that take over at once what a tab left that is gone, one sends
   assert.deepEqual([...server.runs.values()], [1]);
 });
 
-test("what a tab sees to that lives is left to it, and taken over once it is closed", LIMIT, async (t) => {
+test("a request of a living tab is left to it, and taken over once its outbox is closed", LIMIT, async (t) => {
   const { server, senders, tab } = world(t);
   const [own, other] = [await tab(), await tab()];
   await own.open();
@@ -140,7 +140,7 @@ test("what a tab sees to that lives is left to it, and taken over once it is clo
   assert.deepEqual(await answers(own), ["closed"]);
 });
 
-test("a connection that is closed under the outbox costs a retry and no answer", LIMIT, async (t) => {
+test("a connection that is closed under the outbox costs a retry and no answer, and the request runs once", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   const own = await tab();
   await own.open();
@@ -156,7 +156,7 @@ test("a connection that is closed under the outbox costs a retry and no answer",
   assert.deepEqual([await answers(own), [...server.runs.values()]], [[200], [1]]);
 });
 
-test("what a session stores is on disk before it leaves, however its outbox does it: a place that a power cut takes back would be another's", LIMIT, async (t) => {
+test("every transaction of a session until its close is strict, even if its outbox is relaxed", LIMIT, async (t) => {
   const { identity, server, tab } = world(t, new SessionStub());
   const own = await tab({ durability: "relaxed" });
   await own.open();
@@ -170,7 +170,7 @@ test("what a session stores is on disk before it leaves, however its outbox does
   assert.deepEqual([server.effects, [...new Set(seen)].sort()], [["5"], ["rows readonly strict", "rows readwrite strict"]]);
 });
 
-test("a tab that joined a call which its maker took back and made anew under the same id is not told the new call's answer, though a third tab waits for it", LIMIT, async (t) => {
+test("a tab that joined a withdrawn call is told outcome-lost, not the answer to a new call under the same id", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   // The other tab looks at the row again only after all of the below has happened.
   const [own, other, third] = [await tab(), await tab({ retryIntervalMs: 3_000 }), await tab()];
@@ -204,7 +204,7 @@ test("a tab that joined a call which its maker took back and made anew under the
   assert.deepEqual([...new Set(server.attempts.map(({ id, body }) => [id, body].join()))], ["x,7"]);
 });
 
-test("a page that thaws goes on at once, though its document alone is told", LIMIT, async (t) => {
+test("a page that thaws goes on at once, even if only its document gets the event", LIMIT, async (t) => {
   const { server, tab } = world(t);
   const own = await tab({ retryIntervalMs: 3_600_000 });
   await own.open();
@@ -219,7 +219,7 @@ test("a page that thaws goes on at once, though its document alone is told", LIM
   assert.deepEqual([await answers(own), server.attempts.length], [[200], 2]);
 });
 
-test("a connection that is closed under all that can be in hand costs no answer", LIMIT, async (t) => {
+test("1,000 calls are all answered and run once, though the store has failed each of them once", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   // So many transactions would be slow if each waited for the disk. The requests have no order: otherwise each would wait for the one before. The
   // timeout is long, because a busy machine needs time for so many attempts at once.
@@ -257,7 +257,7 @@ test("a connection that is closed under all that can be in hand costs no answer"
 });
 
 // WebKit behaves like this once the process that keeps the rows has ended. Rows that come from a frame's IndexedDB are of that frame's classes.
-test("where the page's IndexedDB has lost its server for good, the outbox goes on with that of a frame, which leaves with it", LIMIT, async (t) => {
+test("if the page's IndexedDB has lost its server, the outbox goes on with that of a frame, which leaves after close", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   const own = await tab();
   await own.open();
@@ -291,7 +291,7 @@ test("where the page's IndexedDB has lost its server for good, the outbox goes o
   assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
 });
 
-test("a closed outbox holds no connection, and what it stored waits for the next", LIMIT, async (t) => {
+test("a closed outbox holds no connection, and the next open recovers the request that it stored", LIMIT, async (t) => {
   const { server, name, tab } = world(t);
   const own = await tab();
   await own.open();
@@ -309,7 +309,7 @@ test("a closed outbox holds no connection, and what it stored waits for the next
   assert.equal(await own.evaluate((name) => lab.dropHeld(name), name), false);
 });
 
-test("a store that the browser has thrown away is told at the next open, once; one that is new is not", LIMIT, async (t) => {
+test("a store that the browser has deleted is told at the next open, once; a new one is not", LIMIT, async (t) => {
   const { identity, name, tab } = world(t);
   const own = await tab();
   const open = () =>
@@ -332,7 +332,7 @@ test("a store that the browser has thrown away is told at the next open, once; o
   assert.equal(await open(), 0);
 });
 
-test("a store that is thrown away while it is open is told too, and what is new is stored", LIMIT, async (t) => {
+test("a store that is deleted while it is open is told to onstorelost, and new calls are answered", LIMIT, async (t) => {
   const { server, identity, name, tab } = world(t);
   const own = await tab();
   await own.evaluate(async (identity) => {

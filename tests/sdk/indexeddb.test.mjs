@@ -23,14 +23,14 @@ async function tabOf(t) {
   return { tab };
 }
 
-test("the store in IndexedDB does all that a store must", LIMIT, async (t) => {
+test("the IndexedDB store passes every check of the conformance suite", LIMIT, async (t) => {
   const { tab } = await tabOf(t);
   const names = await tab.evaluate(() => lab.checks.map(({ name }) => name));
   assert.ok(names.length > 20, `${names.length} checks`);
   for (const [index, name] of names.entries()) await t.test(name, () => tab.evaluate((index) => lab.checks[index].run(), index));
 });
 
-test("opening makes the database, and what is stored is there for another connection once it is told as done", LIMIT, async (t) => {
+test("opening makes the database, and a change that resolved is there for another connection", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const seen = await tab.evaluate(async (name) => {
     const [one, other] = [await lab.open(name, "strict"), await lab.open(name, "strict")];
@@ -51,7 +51,7 @@ test("opening makes the database, and what is stored is there for another connec
   assert.deepEqual(seen, ["1 rows", [], [["id-1", 1]]]);
 });
 
-test("a change is one transaction: of two connections and two tabs that count up at once, none loses a step", LIMIT, async (t) => {
+test("changes of one row by two connections in each of two tabs lose no step", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const { tab: other } = await tabOf(t);
   const count = async (name) => {
@@ -71,7 +71,7 @@ test("a change is one transaction: of two connections and two tabs that count up
   assert.deepEqual([...(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name))], [200, 0]);
 });
 
-test("where `to` throws, its row is as it was, and the store goes on", LIMIT, async (t) => {
+test("a change whose to throws leaves its row as it was, and the store goes on", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, rows, asked] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -91,7 +91,7 @@ test("where `to` throws, its row is as it was, and the store goes on", LIMIT, as
   assert.deepEqual(rows, [["id", 1], ["later", 3], ["other", 2]]);
 });
 
-test("what was written and not committed has failed, and changed nothing", LIMIT, async (t) => {
+test("a change whose transaction is aborted is store-failed, and changes nothing", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -108,7 +108,7 @@ test("what was written and not committed has failed, and changed nothing", LIMIT
 });
 
 // With `commit()`, Firefox would report a transaction as done although there was no space for it: see `firefox/quota.test.mjs`.
-test("no transaction is told to commit: whether what it writes is written, it has to find out itself", LIMIT, async (t) => {
+test("the store never calls commit() on a transaction", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [told, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -126,7 +126,7 @@ test("no transaction is told to commit: whether what it writes is written, it ha
   assert.deepEqual([told, rows], [0, [["one", 1], ["three", 3]]]);
 });
 
-test("nothing is awaited in a transaction: it is written before anything else runs", LIMIT, async (t) => {
+test("a change writes its row before any other microtask runs", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const ran = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -149,7 +149,7 @@ test("nothing is awaited in a transaction: it is written before anything else ru
   assert.deepEqual(ran, ["put", "later", "delete", "later"]);
 });
 
-test("every transaction is as durable as was asked for", LIMIT, async (t) => {
+test("every transaction has the durability that was asked for", LIMIT, async (t) => {
   for (const durability of ["strict", "relaxed"]) {
     const { tab, name } = await opened(t);
     const asked = await tab.evaluate(async ([name, durability]) => {
@@ -164,7 +164,7 @@ test("every transaction is as durable as was asked for", LIMIT, async (t) => {
   }
 });
 
-test("what nobody waits for goes along with the next change, in order, and fails nobody", LIMIT, async (t) => {
+test("a change that nobody waits for goes along with the next change, in order, and its failure fails no other", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [seen, rows, failed] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -187,7 +187,7 @@ test("what nobody waits for goes along with the next change, in order, and fails
   assert.deepEqual([rows, failed], [[["a", 3]], "it is damaged"]);
 });
 
-test("what nobody waits for goes by itself after a moment; a reader and whoever closes wait for none", LIMIT, async (t) => {
+test("a change that nobody waits for is written after a moment, or at once with a load or a close", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [waited, rows, seen, left] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -211,7 +211,7 @@ test("what nobody waits for goes by itself after a moment; a reader and whoever 
   assert.deepEqual(seen, ["rows readwrite strict", "rows readonly strict"]);
 });
 
-test("a page that is hidden holds nothing back", LIMIT, async (t) => {
+test("a hidden page does not hold back a change that nobody waits for", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const waited = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -225,7 +225,7 @@ test("a page that is hidden holds nothing back", LIMIT, async (t) => {
   assert.equal(waited, 0);
 });
 
-test("bytes come back as they were", LIMIT, async (t) => {
+test("the bytes of a row come back unchanged after the store is closed and opened again", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const isSame = await tab.evaluate(async (name) => {
     const row = new Uint8Array(1 << 20).map((_, place) => Math.imul(place, 2_654_435_761) >>> 24);
@@ -238,7 +238,7 @@ test("bytes come back as they were", LIMIT, async (t) => {
   assert.ok(isSame);
 });
 
-test("a connection that is closed under the store costs nothing: it is opened again, and what is under way is done over the new one", LIMIT, async (t) => {
+test("a store whose connection is closed opens it again, and no call fails or is lost", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [loaded, rows, asked] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -257,7 +257,7 @@ test("a connection that is closed under the store costs nothing: it is opened ag
   assert.ok(asked.every((each) => each.endsWith(" strict")), String(asked));
 });
 
-test("what fails is done twice more, and no more: then it has changed nothing, and says why", LIMIT, async (t) => {
+test("a change that fails is made three times in all, and then rejects with the cause and has changed nothing", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, row, asked] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -273,7 +273,7 @@ test("what fails is done twice more, and no more: then it has changed nothing, a
   assert.deepEqual(asked, Array.from({ length: 3 }, () => ["rows readwrite strict", "aborted"]).flat());
 });
 
-test("what could not be written the first time is told as done once it is: its transaction may be over by the time that its row is read", LIMIT, async (t) => {
+test("a change that could not be written the first time is made again, and then resolves", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [told, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -289,7 +289,7 @@ test("what could not be written the first time is told as done once it is: its t
   assert.deepEqual([told, rows], ["done", [["id", 1]]]);
 });
 
-test("a connection that can't be opened again is tried again for the next", LIMIT, async (t) => {
+test("after a connection could not be opened again, the next call tries it again", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [failed, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -307,7 +307,7 @@ test("a connection that can't be opened again is tried again for the next", LIMI
   assert.deepEqual(rows, []);
 });
 
-test("a database that another tab deletes is let go, and made anew for the next", LIMIT, async (t) => {
+test("a store whose database another tab deletes lets it go, and makes it anew for the next change", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const { tab: other } = await tabOf(t);
   await tab.evaluate(async (name) => {
@@ -322,7 +322,7 @@ test("a database that another tab deletes is let go, and made anew for the next"
   assert.deepEqual(rows, [["later", 2]]);
 });
 
-test("a connection that the browser closes, for the user clears its data, is opened again", LIMIT, async (t) => {
+test("a store whose connection the browser closes because the user clears its data opens it again", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   await tab.evaluate(async (name) => {
     window.store = await lab.open(name, "strict");
@@ -338,7 +338,7 @@ test("a connection that the browser closes, for the user clears its data, is ope
   assert.deepEqual(await tab.evaluate(async (name) => [...(await lab.get(name, "id"))], name), [2]);
 });
 
-test("what is under way when the store is closed is finished, and a closed store holds no connection", LIMIT, async (t) => {
+test("close finishes what is under way, and a closed store holds no connection", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [row, ...held] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -353,7 +353,7 @@ test("what is under way when the store is closed is finished, and a closed store
   assert.deepEqual([row, held], [[1], [false, true]]);
 });
 
-test("a closed store that is asked again, or is closed while it connects again, holds no connection", LIMIT, async (t) => {
+test("a closed store rejects calls, and one that is closed while it connects again holds no connection", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const failed = await tab.evaluate(async (name) => {
     const closed = await lab.open(name, "strict");
@@ -388,7 +388,7 @@ const stand = async (name) => {
   };
 };
 
-test("behind a transaction that does not end, nothing waits for good: who reads and who writes hears of it, and nothing of it is written then", LIMIT, async (t) => {
+test("behind an endless transaction reads and changes are store-blocked, and those changes are not written later", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const store = await tab.evaluateHandle((name) => lab.open(name, "strict"), name);
   await tab.evaluate(stand, name);
@@ -406,7 +406,7 @@ test("behind a transaction that does not end, nothing waits for good: who reads 
   assert.deepEqual(rows, [["later", 3]]);
 });
 
-test("a page that was frozen while the store opens, reads or writes is told that it has, though its timers are due before that", LIMIT, async (t) => {
+test("a store whose page was frozen while it opens, reads or writes gets its answer despite overdue timers", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const told = await tab.evaluate(async (name) => {
     const { setTimeout: set } = window;
@@ -433,7 +433,7 @@ test("a page that was frozen while the store opens, reads or writes is told that
   assert.deepEqual(told, ["done", "done", "done", ["id"]]);
 });
 
-test("what is committed after all is told as done, though it was to be ended", LIMIT, async (t) => {
+test("a change whose transaction commits although it was to be aborted resolves", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const rows = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -452,7 +452,7 @@ test("what is committed after all is told as done, though it was to be ended", L
   assert.deepEqual(rows, [["id", 1]]);
 });
 
-test("what was to be ended too late, and fails then, may have been committed: it is made again", LIMIT, async (t) => {
+test("a change whose transaction could not be aborted and then fails is made again", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [told, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");
@@ -478,7 +478,7 @@ test("what was to be ended too late, and fails then, may have been committed: it
   assert.deepEqual([told, rows], ["done", [["id", 1]]]);
 });
 
-test("what is under way over a frame's connection when the store is closed is finished, and so is what nobody waits for", LIMIT, async (t) => {
+test("close finishes changes over a frame's connection, even those that nobody waits for", LIMIT, async (t) => {
   const { tab, name } = await opened(t);
   const [frames, told, rows] = await tab.evaluate(async (name) => {
     const store = await lab.open(name, "strict");

@@ -24,7 +24,7 @@ async function leftovers(t, { treat = lost, accounts = ["a"] } = {}) {
   return { store, server, sent };
 }
 
-test("after giveUpAfterMs the caller learns that the outcome is unknown; the request goes on, and its answer is recovered", async (t) => {
+test("after giveUpAfterMs the caller is told unknown, the request goes on, and onrecovered gets its answer", async (t) => {
   const store = new Rows();
   const recovered = [];
   const { semel, server } = await outbox(t, { store, giveUpAfterMs: 60_000, onrecovered: (one) => void recovered.push(one) });
@@ -57,7 +57,7 @@ test("after giveUpAfterMs the caller learns that the outcome is unknown; the req
   assert.deepEqual([await semel.pending(), recovered.length, server.runs.get(requestId)], [[], 1, 1]);
 });
 
-test("what an earlier page left, and its handler fails again and again, is given up by its id; then what waits behind it goes on", async (t) => {
+test("giveUp(id) cancels an earlier page's request that keeps failing, and the request behind it goes on", async (t) => {
   const { store, server, sent } = await leftovers(t);
   const [{ id }] = sent;
   server.each = (call, serve) => (call.kind === "change" && call.id === id ? server.problem("accounts/a", 500, "rolled-back", { executed: "no" }) : serve());
@@ -75,7 +75,7 @@ test("what an earlier page left, and its handler fails again and again, is given
   assert.deepEqual([server.runs.has(id), await semel.pending()], [false, []]);
 });
 
-test("an answer in time is not given up", async (t) => {
+test("a call that is answered in time does not give up, and its answer is not recovered", async (t) => {
   const later = clock(t);
   for (const giveUpAfterMs of [60_000, Infinity, Number.MAX_VALUE, undefined]) {
     const { semel, server } = await outbox(t, { giveUpAfterMs, onrecovered: () => assert.fail("it was recovered") });
@@ -88,7 +88,7 @@ test("an answer in time is not given up", async (t) => {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("what is given up while it pauses, or before health answers, stays pending too", async (t) => {
+test("a call that gives up while it pauses, waits its turn or has no clock stays pending", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 40, onpaused: () => {} });
   server.each = lost;
   assert.equal((await rejection(deposit(semel))).code, "gave-up");
@@ -101,7 +101,7 @@ test("what is given up while it pauses, or before health answers, stays pending 
   assert.deepEqual(await states(semel), ["paused", "paused", "sending"]);
 });
 
-test("what a closed outbox left is gone on with at the next open, under the same id, and recovered once", async (t) => {
+test("requests that a closed outbox left go on at the next open under their ids, and are recovered once", async (t) => {
   const { store, server, sent } = await leftovers(t, { accounts: ["a", "b", "c"] });
   const minute = minutes(t);
   const recovered = [];
@@ -124,7 +124,7 @@ test("what a closed outbox left is gone on with at the next open, under the same
   assert.deepEqual([await third.pending(), recovered.length], [[], 3]);
 });
 
-test("what had run before it was closed is recovered with its first answer", async (t) => {
+test("a request that ran before its outbox closed is recovered with its first answer", async (t) => {
   const treat = async (_call, serve) => {
     await serve();
     throw new TypeError("fetch failed");
@@ -138,7 +138,7 @@ test("what had run before it was closed is recovered with its first answer", asy
   assert.ok(sent.length > 0);
 });
 
-test("a definitive problem is recovered as an error", async (t) => {
+test("a definitive problem of a request that was left comes to onrecovered as an error", async (t) => {
   const { store, server, sent } = await leftovers(t);
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 412, "outside-window", { retry: "never" }) : serve());
   const recovered = [];
@@ -150,7 +150,7 @@ test("a definitive problem is recovered as an error", async (t) => {
   assert.equal(requestId, sent[0].id);
 });
 
-test("what pauses after the next open is told to onpaused, and given up from there", async (t) => {
+test("a request that pauses after the next open is told to onpaused, and can be given up there", async (t) => {
   const { store, server } = await leftovers(t);
   server.each = (call, serve) => (call.kind === "change" ? server.problem(call.key, 403, "forbidden", { executed: "no", retry: "after-fix" }) : serve());
   const recovered = [];
@@ -159,7 +159,7 @@ test("what pauses after the next open is told to onpaused, and given up from the
   assert.deepEqual([error.code, error.executed, server.runs.size], ["cancelled", "no", 0]);
 });
 
-test("without onrecovered an answer is kept, and the first handler gets it", async (t) => {
+test("without onrecovered an answer is kept, and the first handler that is set gets it", async (t) => {
   const { store, server } = await leftovers(t);
   const minute = minutes(t);
   const { semel } = await outbox(t, { store, server });
@@ -175,7 +175,7 @@ test("without onrecovered an answer is kept, and the first handler gets it", asy
   assert.equal(recovered.length, 1);
 });
 
-test("an answer that nobody took is there again after the next open: it is replayed", async (t) => {
+test("an answer that nobody took is recovered after the next open, as a replay", async (t) => {
   const { store, server } = await leftovers(t);
   const { semel } = await outbox(t, { store, server });
   await until(async () => (await states(semel))[0] === "answered", "it has its answer");
@@ -194,7 +194,7 @@ for (const [name, handler] of [
     throw new Error("not now");
   }],
 ]) {
-  test(`a handler that ${name} keeps the answer, says so, and setting one again gets it`, async (t) => {
+  test(`an onrecovered that ${name} is logged, and the answer is kept until a handler is set again`, async (t) => {
     const logged = t.mock.method(console, "error", () => {});
     const { store, server, sent } = await leftovers(t);
     const minute = minutes(t);
@@ -220,7 +220,7 @@ for (const [name, handler] of [
   });
 }
 
-test("a request leaves the store only once what onrecovered returned has resolved", async (t) => {
+test("a request leaves the store only once the promise of its onrecovered has resolved", async (t) => {
   const { store, server } = await leftovers(t);
   const minute = minutes(t);
   let called = 0;
@@ -240,7 +240,7 @@ test("a request leaves the store only once what onrecovered returned has resolve
   assert.deepEqual([await semel.pending(), called], [[], 1]);
 });
 
-test("an answer that its caller has is recovered by nobody, though who hears of it closes the outbox at once", async (t) => {
+test("an answer that its caller got is not recovered, even if a listener of settled closes the outbox at once", async (t) => {
   const [store, server, recovered] = [new Rows(), new Stub(), []];
   const { semel } = await outbox(t, { store, server });
   semel.addEventListener("settled", () => semel.close());
@@ -252,7 +252,7 @@ test("an answer that its caller has is recovered by nobody, though who hears of 
   assert.deepEqual(recovered, []);
 });
 
-test("a handler that is still at work when the outbox is closed gets it again after the next open", async (t) => {
+test("an answer whose onrecovered is still at work when the outbox closes is recovered again at the next open", async (t) => {
   const { store, server } = await leftovers(t);
   const minute = minutes(t);
   let finish;
@@ -268,7 +268,7 @@ test("a handler that is still at work when the outbox is closed gets it again af
   assert.deepEqual([...server.runs.values()], [1]);
 });
 
-test("pending tells what is stored, in each state", async (t) => {
+test("pending() lists the stored requests, each with its state", async (t) => {
   const { store, server } = await leftovers(t);
   const { semel } = await outbox(t, { store, server, onpaused: () => {} });
   await until(async () => (await states(semel))[0] === "answered", "the first has its answer");
@@ -293,7 +293,7 @@ test("pending tells what is stored, in each state", async (t) => {
   for (const other of others) assert.equal((await other).code, "closed");
 });
 
-test("an answer that is kept for another process leaves the store after a day", async (t) => {
+test("the row of a recovered answer has left the store after a day", async (t) => {
   const { store, server, sent } = await leftovers(t);
   const minute = minutes(t);
   const recovered = [];
@@ -334,7 +334,7 @@ test("an acknowledgement rides on the next request to its key, with the latest d
   assert.ok(store.rows.has(other.id) && server.of("acks").length === 0);
 });
 
-test("an acknowledgement is done only with an answer of its key: until then it rides again", async (t) => {
+test("an acknowledgement rides on each request until the key has answered one of them", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   await deposit(semel);
@@ -352,7 +352,7 @@ test("an acknowledgement is done only with an answer of its key: until then it r
   assert.deepEqual(rides, [[id], [id], [id], [id], []], "a refusal of the key has applied it");
 });
 
-test("an outbox acknowledges at once what the one before left", async (t) => {
+test("an outbox acknowledges at once the answers that the outbox before it left", async (t) => {
   const [store, server] = [new Rows(), new Stub()];
   const { semel } = await outbox(t, { store, server });
   await Promise.all([deposit(semel), deposit(semel), deposit(semel, "b")]);
@@ -376,8 +376,8 @@ test("an outbox acknowledges at once what the one before left", async (t) => {
 });
 
 // These tests wait for the five seconds in which an acknowledgement looks for a ride on another request.
-describe("without a ride", { concurrency: true }, () => {
-  test("an acknowledgement goes by itself after 5 s, as the identity", async (t) => {
+describe("without a request to ride on", { concurrency: true }, () => {
+  test("an acknowledgement is sent by itself after 5 s, under the outbox's identity", async (t) => {
     const store = new Rows();
     const { semel, server } = await outbox(t, { store, identity: "alice", headers: { authorization: "Bearer alice" } });
     await Promise.all([deposit(semel), deposit(semel, "b")]);
@@ -394,7 +394,7 @@ describe("without a ride", { concurrency: true }, () => {
     }
   });
 
-  test("one that its key did not answer goes again, 5 s later", async (t) => {
+  test("an acknowledgement that its key did not answer is sent again 5 s later", async (t) => {
     const [store, server] = [new Rows(), new Stub()];
     const { semel } = await outbox(t, { store, server });
     await deposit(semel);
@@ -410,7 +410,7 @@ describe("without a ride", { concurrency: true }, () => {
   });
 });
 
-test("who gives up learns why nothing is answered, and where it is answered, with which code, and no reason that is over", async (t) => {
+test("the error of a call that gives up has the network's error or the code of the last answer as its cause", async (t) => {
   const server = new Stub();
   const { semel } = await outbox(t, { server, giveUpAfterMs: 60_000, onrecovered: () => {} });
   const later = clock(t);

@@ -6,7 +6,7 @@ import { left, tab } from "./machine.mjs";
 import * as sessions from "./session-stub.mjs";
 import { Rows, Stub, clock, deposit, lost, minutes, outbox, rejection, until } from "./stub.mjs";
 
-test("what an owner left that is gone is sent once it is taken over, under its id, and recovered once", async (t) => {
+test("a request of an owner that is gone is sent once it is taken over, under its id, and recovered once", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
@@ -19,7 +19,7 @@ test("what an owner left that is gone is sent once it is taken over, under its i
   assert.deepEqual(server.attempts.map(({ id, body }) => [id, body]), [["id-left", "\x01"]]);
 });
 
-test("what an owner sees to that lives is left to it", async (t) => {
+test("a request of an owner that lives is left to it", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "lives", "id-left");
@@ -34,7 +34,7 @@ test("what an owner sees to that lives is left to it", async (t) => {
   assert.deepEqual(await own.machine.overview(), [["id-left", "POST", "/accounts/left/deposit", "elsewhere", "0"]]);
 });
 
-test("what another identity left in the same store is neither sent nor acknowledged", async (t) => {
+test("requests of another identity in the same store are neither sent nor acknowledged", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
@@ -55,7 +55,7 @@ test("what another identity left in the same store is neither sent nor acknowled
   assert.deepEqual(await bob.machine.overview(), []);
 });
 
-test("who opens and writes while another looks round is not taken for gone", async (t) => {
+test("an owner that opens and writes while another loads the store is not taken for gone", async (t) => {
   const minute = minutes(t);
   const [store, others] = [new Rows(), new Rows()];
   await left(t, others, "new", "id-new");
@@ -71,7 +71,7 @@ test("who opens and writes while another looks round is not taken for gone", asy
   assert.deepEqual(store.log, [], "its request was taken over");
 });
 
-test("where asking who lives fails nothing is taken over", async (t) => {
+test("nothing is taken over if asking which owners live fails", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "may-live", "id-left");
@@ -82,7 +82,7 @@ test("where asking who lives fails nothing is taken over", async (t) => {
   assert.deepEqual([store.log, server.calls], [[["load"]], []]);
 });
 
-test("what is taken over twice is sent once", async (t) => {
+test("a request that is taken over twice at once is sent once", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   await left(t, store, "gone", "id-left");
@@ -93,7 +93,7 @@ test("what is taken over twice is sent once", async (t) => {
   assert.deepEqual([server.attempts.length, own.delivered.length], [1, 1]);
 });
 
-test("an outbox that is closed while it looks for what others left takes over nothing", async (t) => {
+test("an outbox that is closed while it looks for requests of others takes over nothing", async (t) => {
   const minute = minutes(t);
   for (const closes of ["while it loads", "while it asks"]) {
     const [store, server] = [new Rows(), new Stub()];
@@ -110,7 +110,7 @@ test("an outbox that is closed while it looks for what others left takes over no
   }
 });
 
-test("what becomes durable after the end is not sent, and waits for the next", async (t) => {
+test("a request whose row becomes durable after close is not sent", async (t) => {
   const minute = minutes(t);
   const [store, server] = [new Rows(), new Stub()];
   const own = tab(t, { store, server });
@@ -125,7 +125,7 @@ test("what becomes durable after the end is not sent, and waits for the next", a
   assert.deepEqual(server.calls, []);
 });
 
-test("a row that can't be read is not written over: what should be stored under its id fails", async (t) => {
+test("a row that can't be read is not overwritten, and a call under its id is store-failed", async (t) => {
   const [store, server] = [new Rows(), new Stub()];
   const newer = new Uint8Array([99, 0, 0]);
   store.rows.set("id-newer", newer);
@@ -136,7 +136,7 @@ test("a row that can't be read is not written over: what should be stored under 
   assert.deepEqual([server.calls, store.rows.get("id-newer")], [[], newer]);
 });
 
-test("many requests at once are each delivered once, with their own answers", async (t) => {
+test("100 requests at once that are each lost once all get their own answers", async (t) => {
   const { semel, server } = await outbox(t);
   const tried = new Set();
   server.each = (call, serve) => {
@@ -166,7 +166,7 @@ test("once the clock is known a request is stored with its first deadline, in on
   assert.equal(server.of("health").length, 1);
 });
 
-test("a row that a store is given is all of its buffer: a clone of it holds nothing else", async (t) => {
+test("a row that is given to a store is all of its buffer", async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   await deposit(semel);
@@ -174,13 +174,13 @@ test("a row that a store is given is all of its buffer: a clone of it holds noth
   assert.deepEqual([...store.rows.values()].map((row) => row.buffer.byteLength - row.length), [0]);
 });
 
-test("a key that was learned is not sent", async (t) => {
+test("a key that was learned from an answer is not sent with the next request", async (t) => {
   const { semel, server } = await outbox(t);
   for (let n = 0; n < 2; n += 1) await deposit(semel);
   assert.deepEqual(server.attempts.map(({ headers }) => headers.has("semel-key")), [false, false]);
 });
 
-test("a time longer than a timer can be set for does not end at once", async (t) => {
+test("a giveUpAfterMs beyond the longest timer does not end a call at once", async (t) => {
   const delays = [];
   const { setTimeout: set } = globalThis;
   t.mock.method(globalThis, "setTimeout", (callback, ms, ...rest) => {
@@ -197,7 +197,7 @@ test("a time longer than a timer can be set for does not end at once", async (t)
   assert.equal((await answered).code, "closed", "it was not given up");
 });
 
-test("a page that has been open for two months waits as long as one that was just opened", async (t) => {
+test("a page that has been open for two months waits for its interval like one that was just opened", async (t) => {
   clock(t)(2 ** 32);
   const set = t.mock.method(globalThis, "setTimeout");
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000, attemptTimeoutMs: 100, giveUpAfterMs: 2 ** 32 + 1_000 });
@@ -209,7 +209,7 @@ test("a page that has been open for two months waits as long as one that was jus
   assert.equal((await made).code, "closed");
 });
 
-test("no timer is set for less than nothing, of which Node warns, also where something has been due for ever", async (t) => {
+test("no timer is set with a negative delay, in an outbox or in a session", async (t) => {
   const delays = [];
   const { setTimeout: set } = globalThis;
   t.mock.method(globalThis, "setTimeout", (callback, ms, ...rest) => {
@@ -225,7 +225,7 @@ test("no timer is set for less than nothing, of which Node warns, also where som
 });
 
 /** A page that was loaded without encryption has no `crypto.randomUUID`. */
-for (const [where, randomUUID] of Object.entries({ "by the runtime": crypto.randomUUID, "without it": undefined })) {
+for (const [where, randomUUID] of Object.entries({ "with crypto.randomUUID": crypto.randomUUID, "without crypto.randomUUID": undefined })) {
   test(`an id is a UUID of version 7, in lower case: its beginning is the time, the rest is random: ${where}`, (t) => {
     Object.defineProperty(crypto, "randomUUID", { value: randomUUID, configurable: true });
     t.after(() => delete crypto.randomUUID);

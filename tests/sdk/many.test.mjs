@@ -22,7 +22,7 @@ async function manyRows(store, server, call, close) {
   for (let n = 0; n < MANY; n += 1) store.rows.set(`other-${n}`, row);
 }
 
-test("an outbox is opened, looked through and used on a store with very many rows of another", async (t) => {
+test("an outbox opens, lists its requests and sends on a store with 70,000 rows of another identity", async (t) => {
   const [store, server] = [new Rows(), new Stub()];
   const { semel: other } = await outbox(t, { store, server, identity: "bob" });
   await manyRows(store, server, () => deposit(other), () => other.close());
@@ -31,7 +31,7 @@ test("an outbox is opened, looked through and used on a store with very many row
   assert.equal((await deposit(semel)).status, 200);
 });
 
-test("a session is opened, looked through and used on a store with very many rows of another", async (t) => {
+test("a session opens, lists its requests and sends on a store with 70,000 rows of another session", async (t) => {
   const store = new sessions.SharedRows();
   const { semel, server } = await sessions.outbox(t);
   const other = await semel.session("accounts/b", "other", { store });
@@ -41,7 +41,7 @@ test("a session is opened, looked through and used on a store with very many row
   assert.equal((await sessions.deposit(session, "y")).status, 200);
 });
 
-test("of more calls of a session in one moment than have room, each is answered or told that there is none", async (t) => {
+test("of 30,000 calls of a session at once 1,000 are answered, and the others are outbox-full", async (t) => {
   const { semel, server } = await sessions.outbox(t);
   const session = await semel.session("accounts/a", "s");
   const calls = await within(Promise.allSettled(Array.from({ length: CALLS }, () => sessions.deposit(session, ""))), "all are settled", TOLD_MS_MAX);
@@ -50,7 +50,7 @@ test("of more calls of a session in one moment than have room, each is answered 
   assert.equal(server.effects.length, 1_000);
 });
 
-test("a table of the command line has very many rows", () => {
+test("the command line prints a table of 140,000 rows", () => {
   let lines = 0;
   const stdout = { write: (text) => (lines += text.endsWith("x  2\n")) };
   const terminal = new Terminal({ env: {}, stdin: {}, stdout, stderr: {}, isJson: false });
@@ -58,7 +58,7 @@ test("a table of the command line has very many rows", () => {
   assert.equal(lines, 2 * MANY);
 });
 
-test("of calls that are answered nothing is kept, at however many keys they were", async (t) => {
+test("an outbox keeps nothing of calls that are answered, however many keys they had", async (t) => {
   const server = new Stub();
   const size = keeping(t, server);
   const { semel } = await outbox(t, { server });

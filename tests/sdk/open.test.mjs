@@ -13,7 +13,7 @@ import { Rows, Stub, URL_OF_STUB, deposit, hang, lost, minutes, outbox, rejectio
 /** Checks the class of an error by its name, from whichever module it comes. */
 const is = (error, ...names) => assert.ok(names.includes(error?.name), `${names.join(" or ")} was expected, and it is ${error}`);
 
-test("open wants the origin of a worker: http or https, without a path or a query", async () => {
+test("open refuses a url that is not an http or https origin", async () => {
   for (const url of [undefined, null, "", "worker.test", "/", "ftp://worker.test", "file:///worker", "blob:https://worker.test/1", "https://worker.test/api", "https://worker.test/?a=1", {}, 5]) {
     const store = new Rows();
     const server = new Stub();
@@ -22,7 +22,7 @@ test("open wants the origin of a worker: http or https, without a path or a quer
   }
 });
 
-test("open takes an origin in each of its forms", async (t) => {
+test("open takes an origin in each of its forms, and sends to it", async (t) => {
   for (const [url, origin] of [
     ["https://worker.test", "https://worker.test"],
     ["https://worker.test/", "https://worker.test"],
@@ -36,7 +36,7 @@ test("open takes an origin in each of its forms", async (t) => {
   }
 });
 
-test("a module that is of another build, as a cache or a deploy may have it, is told of before anything is stored or sent", async () => {
+test("a module of another build is reported before anything is stored or sent", async () => {
   const [store, server] = [new Rows(), new Stub()];
   const Mixed = entry(() => readFile(new URL("../../sdk/npm/session.wasm", import.meta.url)));
   const error = await rejection(Mixed.open({ url: URL_OF_STUB, store, fetch: server.fetch }));
@@ -45,7 +45,7 @@ test("a module that is of another build, as a cache or a deploy may have it, is 
   assert.deepEqual([store.log, store.closed, server.calls], [[], 0, []]);
 });
 
-test("a module that could not be had is asked for again at the next open, and no more once it is there", async (t) => {
+test("a module that failed to load is fetched again at the next open, and only until it is loaded", async (t) => {
   const module = t.mock.fn(() => readFile(new URL("../../sdk/npm/semel.wasm", import.meta.url)));
   module.mock.mockImplementationOnce(() => Promise.reject(new Error("no network")));
   const Late = entry(module);
@@ -76,7 +76,7 @@ const WRONG = {
 };
 
 for (const [name, values] of Object.entries(WRONG)) {
-  test(`open refuses a wrong ${name}, and nothing is touched`, async () => {
+  test(`open refuses a wrong ${name} before it touches the store or the network`, async () => {
     for (const value of values) {
       const store = new Rows();
       const server = new Stub();
@@ -94,7 +94,7 @@ for (const [name, values] of Object.entries(WRONG)) {
   });
 }
 
-test("open takes what is at the limits", async (t) => {
+test("open accepts options at their limits", async (t) => {
   for (const options of [
     { retryIntervalMs: 10, attemptTimeoutMs: 100, giveUpAfterMs: 60_000 },
     { retryIntervalMs: 60_000, attemptTimeoutMs: 100_000, giveUpAfterMs: Infinity },
@@ -108,7 +108,7 @@ test("open takes what is at the limits", async (t) => {
   }
 });
 
-test("in a browser, open and a session say where their module is missing, and the next one may have it", async (t) => {
+test("in a browser, open and session() name the missing module's address, and the next try may load it", async (t) => {
   const isThere = new Set();
   const bytesOf = (url) => readFile(new URL(url));
   t.mock.method(globalThis, "fetch", async (url) => {
@@ -128,13 +128,13 @@ test("in a browser, open and a session say where their module is missing, and th
   assert.equal((await semel.session("accounts/a", "s")).epoch, 1);
 });
 
-test("open without options is a TypeError", async () => {
+test("open without options, or without a valid url, is a TypeError", async () => {
   for (const nothing of [undefined, null, {}]) is(await rejection(Semel.open(nothing)), "TypeError");
   assert.equal((await rejection(Semel.open({}))).message, "semel: url is an http or https origin", "what is missing is told");
   assert.equal((await rejection(Semel.open({ url: "api.example.com" }))).message, "semel: url is an http or https origin", "so is what lacks its https://");
 });
 
-test("where there is no IndexedDB, open rejects unless a store or memory is asked for, and nothing is sent", async () => {
+test("without IndexedDB open on the default, strict or relaxed durability is store-unavailable, and sends nothing", async () => {
   assert.equal(globalThis.indexedDB, undefined);
   for (const durability of [undefined, "strict", "relaxed"]) {
     const server = new Stub();
@@ -144,7 +144,7 @@ test("where there is no IndexedDB, open rejects unless a store or memory is aske
   }
 });
 
-test("an IndexedDB that answers keeps no process waiting", async (t) => {
+test("open on an IndexedDB that answers leaves no timer behind", async (t) => {
   t.after(() => delete globalThis.indexedDB);
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
   const before = timers();
@@ -159,7 +159,7 @@ test("an IndexedDB that answers keeps no process waiting", async (t) => {
   assert.deepEqual([error.code, timers()], ["store-newer", before]);
 });
 
-test("open sends nothing where nothing was left, and rejects with what its store rejects with", async (t) => {
+test("open sends nothing if nothing was left, and rejects with the error of its store, which it closes", async (t) => {
   const minute = minutes(t);
   const { server } = await outbox(t, { store: new Rows() });
   await minute();
@@ -174,7 +174,7 @@ test("open sends nothing where nothing was left, and rejects with what its store
   }
 });
 
-test("open refuses a store whose rows it can't read, sends nothing and changes nothing", async () => {
+test("open on a store whose rows it can't read is store-damaged, sends nothing and changes nothing", async () => {
   const strange = [
     [["id", new Uint8Array([99, 0, 0])]],
     [["id", new Uint8Array()]],
@@ -194,7 +194,7 @@ test("open refuses a store whose rows it can't read, sends nothing and changes n
   }
 });
 
-test("close settles every caller that waits: the outcome is unknown, and the requests stay stored", async (t) => {
+test("close settles every waiting call as unknown, and its request stays stored", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store, onpaused: () => {} });
   // The request is stored, and waits for the health check to answer.
@@ -226,7 +226,7 @@ async function closes(semel, waiting, store, rows) {
   if (store) assert.deepEqual([store.rows.size, store.closed], [rows, 1]);
 }
 
-test("close settles who waits for the store", async (t) => {
+test("close settles a call and a pending() that wait for the store", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   store.before = hang;
@@ -240,7 +240,7 @@ test("close settles who waits for the store", async (t) => {
   assert.deepEqual(server.calls, []);
 });
 
-test("close settles who waits for a body", async (t) => {
+test("close settles a call that waits for its body", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const body = new ReadableStream({ pull: hang });
@@ -251,7 +251,7 @@ test("close settles who waits for a body", async (t) => {
   assert.deepEqual([store.log, server.calls], [[["load"]], []]);
 });
 
-test("close settles a caller at any moment", async (t) => {
+test("close at any moment after the body was read settles the call", async (t) => {
   const { cancel } = ReadableStreamDefaultReader.prototype;
   for (let turns = 0; turns < 12; turns += 1) {
     const { semel } = await outbox(t);
@@ -270,7 +270,7 @@ test("close settles a caller at any moment", async (t) => {
   }
 });
 
-test("close settles a read: one that is under way, one whose fetch ignores its signal, one that waits for headers", async (t) => {
+test("close settles a read that is under way, whose fetch ignores its signal, or that waits for headers", async (t) => {
   const server = new Stub();
   server.each = hang;
   const { semel: one } = await outbox(t, { server });
@@ -285,7 +285,7 @@ test("close settles a read: one that is under way, one whose fetch ignores its s
   assert.equal(server.calls.length, 1);
 });
 
-test("after close everything rejects or does nothing, and nothing is sent", async (t) => {
+test("after close every call rejects or does nothing, and nothing is sent", async (t) => {
   const minute = minutes(t);
   const store = new Rows();
   const headers = t.mock.fn(() => ({}));
@@ -303,7 +303,7 @@ test("after close everything rejects or does nothing, and nothing is sent", asyn
   assert.deepEqual([server.calls, store.log, headers.mock.callCount()], [[], [["load"]], 0]);
 });
 
-test("after close nothing is sent, though a headers function answers only then", async (t) => {
+test("after close nothing is sent, even if a headers function answers only then", async (t) => {
   const minute = minutes(t);
   const server = new Stub();
   let answer;
@@ -319,7 +319,7 @@ test("after close nothing is sent, though a headers function answers only then",
   assert.deepEqual(server.calls, []);
 });
 
-test("after close the handles of a pause do nothing", async (t) => {
+test("after close resume and giveUp of a pause, and the call's signal, do nothing", async (t) => {
   const minute = minutes(t);
   const told = [];
   const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused) });
@@ -348,7 +348,7 @@ async function manyLeft(t) {
   return { store, server };
 }
 
-test("an onrecovered that closes the outbox is called no more, and nothing is stored or sent", async (t) => {
+test("an onrecovered that closes the outbox is not called again, and nothing is stored or sent after that", async (t) => {
   const { store, server } = await manyLeft(t);
   const opened = {};
   server.each = async (call, serve) => {
@@ -373,7 +373,7 @@ test("an onrecovered that closes the outbox is called no more, and nothing is st
   assert.deepEqual({ called, late, sent: server.calls.length - sent }, { called: 1, late: 0, sent: 0 });
 });
 
-test("an onrecovered that closes the outbox is not called for the other answers that were kept", async (t) => {
+test("an onrecovered that closes the outbox does not get the other kept answers, and the next open recovers them", async (t) => {
   const { store, server } = await manyLeft(t);
   server.each = (_call, serve) => serve();
   const { semel } = await outbox(t, { store, server });
@@ -390,7 +390,7 @@ test("an onrecovered that closes the outbox is not called for the other answers 
   await until(() => again.length >= 39, "the others are recovered");
 });
 
-test("a store is opened again after close, as often as one likes", async (t) => {
+test("a store can be opened again after close, several times", async (t) => {
   const store = new Rows();
   const server = new Stub();
   for (let n = 0; n < 3; n += 1) {
@@ -402,7 +402,7 @@ test("a store is opened again after close, as often as one likes", async (t) => 
   assert.deepEqual([store.closed, server.runs.size], [3, 3]);
 });
 
-test("an outbox that is closed, or has nothing to do, lets the process end", async () => {
+test("a process ends by itself once its outbox is closed or has nothing to do", async () => {
   const script = (end) => `
     // What would hold it up is the time in which an acknowledgement looks for a ride: a timer that rings. To start takes as long as it takes, and so does all else.
     const { setTimeout: set } = globalThis;
@@ -425,7 +425,7 @@ test("an outbox that is closed, or has nothing to do, lets the process end", asy
   }
 });
 
-test("many callers at once are no reason for a warning of the runtime", async (t) => {
+test("many calls at once cause no warning of the runtime", async (t) => {
   const warned = [];
   const listener = (warning) => warned.push(warning.message);
   process.on("warning", listener);
@@ -436,7 +436,7 @@ test("many callers at once are no reason for a warning of the runtime", async (t
   assert.deepEqual(warned, []);
 });
 
-test("a thousand requests may be pending; one more is neither stored nor sent", async (t) => {
+test("a thousand requests may be pending, and one more is outbox-full and never ran", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
@@ -457,7 +457,7 @@ test("a thousand requests may be pending; one more is neither stored nor sent", 
   assert.ok(tookMs < 3_000, `${Math.round(tookMs)} ms, in which a page would stand still`);
 });
 
-test("what is closed leaves no timer behind, which would keep its process", async () => {
+test("close leaves no timer behind", async () => {
   const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
   const server = new Stub();
   const before = timers();

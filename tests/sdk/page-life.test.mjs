@@ -12,7 +12,7 @@ async function turns() {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
-test("offline nothing is sent and all is kept; online it goes on at once, whatever the interval", async (t) => {
+test("offline an outbox keeps its requests and sends nothing, and once online it sends them at once", async (t) => {
   const { offline, online } = page();
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
   await deposit(semel);
@@ -30,7 +30,7 @@ test("offline nothing is sent and all is kept; online it goes on at once, whatev
   assert.equal(semel.getSnapshot().online, true);
 });
 
-test("a page that begins offline sends nothing, not even for the clock", async (t) => {
+test("a page that starts offline sends nothing, not even for the clock", async (t) => {
   const { online } = page({ onLine: false });
   const { semel, server } = await outbox(t);
   assert.equal(semel.getSnapshot().online, false);
@@ -41,7 +41,7 @@ test("a page that begins offline sends nothing, not even for the clock", async (
   assert.equal((await made).status, 200);
 });
 
-test("offline and online are told, each once, however often the page is looked at", async (t) => {
+test("offline and online are each told once, even if the page is shown in between", async (t) => {
   const browser = page();
   const { offline, online } = browser;
   const { semel } = await outbox(t);
@@ -55,7 +55,7 @@ test("offline and online are told, each once, however often the page is looked a
 });
 
 for (const type of ["pageshow", "visibilitychange", "resume"]) {
-  test(`${type}: what waits for its interval goes on at once`, async (t) => {
+  test(`${type}: a request that waits for its interval is sent at once`, async (t) => {
     const browser = page();
     const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
     await deposit(semel);
@@ -69,7 +69,7 @@ for (const type of ["pageshow", "visibilitychange", "resume"]) {
   });
 }
 
-test("a page that is hidden sends nothing for it: it may be frozen in the next moment", async (t) => {
+test("a page that becomes hidden does not send a request that waits for its interval", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
   await deposit(semel);
@@ -82,7 +82,7 @@ test("a page that is hidden sends nothing for it: it may be frozen in the next m
   assert.equal(server.attempts.length, 2);
 });
 
-test("a page that is hidden goes on too, once the network is back", async (t) => {
+test("a hidden page sends its request once the network is back", async (t) => {
   const browser = page();
   const { semel } = await outbox(t);
   browser.offline();
@@ -92,7 +92,7 @@ test("a page that is hidden goes on too, once the network is back", async (t) =>
   assert.equal((await answer).status, 200);
 });
 
-test("a page that goes sends what is under way once more, in what outlives it, the very same", async (t) => {
+test("on pagehide every attempt under way is sent once more, unchanged and with keepalive", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer alice" } });
   await deposit(semel);
@@ -111,7 +111,7 @@ test("a page that goes sends what is under way once more, in what outlives it, t
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
 });
 
-test("a page that goes while the clock is asked for, or headers are waited for, sends what else is under way", async (t) => {
+test("on pagehide no request for the clock and no attempt without headers is sent, but other attempts are", async (t) => {
   const browser = page();
   const { semel: early, server: asked } = await outbox(t);
   asked.each = () => hang();
@@ -128,7 +128,7 @@ test("a page that goes while the clock is asked for, or headers are waited for, 
   assert.deepEqual([asked.calls.length, ...server.attempts.map(({ path }) => path)], [1, "/accounts/a/deposit", "/accounts/c/deposit", "/accounts/c/deposit"]);
 });
 
-test("what does not outlive its page is nobody's error", async (t) => {
+test("a keepalive attempt that is lost causes no unhandled rejection", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (call.kind !== "change" ? serve() : call.init.keepalive ? lost() : hang());
@@ -140,7 +140,7 @@ test("what does not outlive its page is nobody's error", async (t) => {
   await turns();
 });
 
-test("what outlives a page has at most 64 KiB in all, and a smaller one isn't left out for a larger one", async (t) => {
+test("keepalive attempts have at most 64 KiB in all, and one that fits is not left out for a larger one", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t);
   await deposit(semel);
@@ -153,7 +153,7 @@ test("what outlives a page has at most 64 KiB in all, and a smaller one isn't le
   assert.deepEqual(again.map((call) => call.path), ["/accounts/b/deposit", "/accounts/d/deposit"]);
 });
 
-test("a page that goes and comes back goes on, and after close nothing is heard", async (t) => {
+test("pagehide and pageshow send one attempt more, and after close no event of the page has an effect", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (call.kind === "change" && call.n < 3 ? hang() : serve());

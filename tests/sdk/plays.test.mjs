@@ -8,12 +8,12 @@ import { played, playedOnce } from "./playing.mjs";
 
 const PLAYS = 32;
 
-test("what must hold of an outbox holds whatever befalls its pages, its store and its network", { timeout: 120_000 }, async (t) => {
+test("an outbox keeps its rules whatever befalls its pages, its store and its network", { timeout: 120_000 }, async (t) => {
   for (const name of ["error", "warn"]) t.mock.method(console, name, () => {});
   assert.deepEqual(await played(PLAYS, playOutbox), []);
 });
 
-test("a seed plays the same again", { timeout: 120_000 }, async () => {
+test("the same seed plays the same outbox again", { timeout: 120_000 }, async () => {
   const [one, other] = [await playedOnce(3, playOutbox), await playedOnce(3, playOutbox)];
   assert.ok(one.log.length > 100);
   assert.deepEqual(other.log, one.log);

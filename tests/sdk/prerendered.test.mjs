@@ -9,7 +9,7 @@ import { browse } from "../e2e/browser.mjs";
 const LIMIT = { timeout: 30_000 };
 const browser = await browse(after, { page: fileURLToPath(new URL("page", import.meta.url)) });
 
-test("an outbox is there once its page is shown, however late that is", LIMIT, async (t) => {
+test("an outbox on a prerendered page opens once the page is shown, however late that is", LIMIT, async (t) => {
   const tab = await browser.tab();
   t.after(() => tab.close());
   await tab.waitForFunction(() => window.lab);

@@ -41,7 +41,7 @@ async function underWay(t, store) {
   return { semel, server, answer };
 }
 
-test("an outbox says that it lives before it loads, once, and that it is gone when it is closed", async (t) => {
+test("an outbox announces its owner once, before it loads, and leaves once, when it is closed", async (t) => {
   const store = new Shared();
   const { semel } = await outbox(t, { store });
   const [owner] = store.owners;
@@ -53,7 +53,7 @@ test("an outbox says that it lives before it loads, once, and that it is gone wh
   assert.equal(store.closed, 1);
 });
 
-test("what another has that lives is left to it; once that is gone, the next look takes it over", async (t) => {
+test("a request of a living outbox is left to it, and taken over at the next look after it has closed", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const store = new Shared();
   const { semel, server, answer } = await underWay(t, store);
@@ -72,7 +72,7 @@ test("what another has that lives is left to it; once that is gone, the next loo
   assert.deepEqual(seen.attempts.map(({ id }) => id), server.attempts.map(({ id }) => id));
 });
 
-test("what is left by who is gone is gone on with by the next that opens", async (t) => {
+test("a request of a crashed owner is taken over by the next outbox that opens", async (t) => {
   const store = new Shared();
   const { server } = await underWay(t, store);
   // As after a crash: the owner has not reported that it leaves, and is not among those that live.
@@ -83,7 +83,7 @@ test("what is left by who is gone is gone on with by the next that opens", async
   assert.equal(recovered[0].requestId, server.attempts[0].id);
 });
 
-test("after a look that failed comes the next one", async (t) => {
+test("after a look that failed the next look takes over what was left", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const store = new Shared();
   const recovered = [];
@@ -99,7 +99,7 @@ test("after a look that failed comes the next one", async (t) => {
   await until(() => recovered.length === 1, "it is taken over");
 });
 
-test("who lives is watched, and who is gone is not; a look that fails once another is gone is nobody's error", async (t) => {
+test("living owners are watched and gone ones are not, and a failed look is no unhandled rejection", async (t) => {
   const store = new Shared();
   for (let n = 0; n < 2; n += 1) await underWay(t, store);
   const [crashed, lives] = store.owners;
@@ -115,7 +115,7 @@ test("who lives is watched, and who is gone is not; a look that fails once anoth
   await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("a store that takes longer than until the next look is looked through once at a time", async (t) => {
+test("an outbox looks through a slow store only once at a time", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const store = new Shared();
   const { semel } = await outbox(t, { store });
@@ -134,9 +134,9 @@ test("a store that takes longer than until the next look is looked through once 
 
 for (const [name, presence] of [
   ["throws", () => { throw new Error("nobody knows"); }],
-  ["can't tell who lives", () => ({ alive: () => Promise.reject(new Error("nobody knows")), leave: () => {} })],
+  ["can't tell which owners are alive", () => ({ alive: () => Promise.reject(new Error("nobody knows")), leave: () => {} })],
 ]) {
-  test(`where presence ${name}, open rejects with that, sends nothing, and closes the store`, async () => {
+  test(`where presence ${name}, open rejects with that error, sends nothing, and closes the store`, async () => {
     const store = new Shared();
     const server = new Stub();
     store.presence = presence;
@@ -144,7 +144,7 @@ for (const [name, presence] of [
     assert.deepEqual([error.message, server.calls, store.closed], ["nobody knows", [], 1]);
   });
 
-  test(`where presence of a session's store ${name}, it rejects with that, closes the store, and nothing is left that nobody catches`, async (t) => {
+  test(`where presence ${name}, session() rejects with that error, closes its store, and no rejection is unhandled`, async (t) => {
     const { semel } = await sessions.outbox(t);
     const store = new Shared();
     store.presence = presence;
@@ -154,7 +154,7 @@ for (const [name, presence] of [
   });
 }
 
-test("outcome(id) asks for the answer itself, and gets it, if a live outbox has it and nobody takes it there", async (t) => {
+test("outcome(id) asks the key itself for an answer that a living outbox has and nobody takes there", async (t) => {
   const store = new Shared();
   const { semel: gone, server } = await outbox(t, { store });
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
@@ -179,7 +179,7 @@ test("outcome(id) asks for the answer itself, and gets it, if a live outbox has 
   assert.deepEqual([recovered, server.attempts.length], [[200], 3]);
 });
 
-test("what is closed looks no more: an outbox, a session, and a session that is closed while it opens", async (t) => {
+test("after close neither an outbox nor a session looks again, nor a session that is closed while it opens", async (t) => {
   const [set, cleared] = [t.mock.method(globalThis, "setInterval"), t.mock.method(globalThis, "clearInterval")];
   const left = () => {
     const gone = cleared.mock.calls.map(({ arguments: [timer] }) => timer);

@@ -26,7 +26,7 @@ function slow(text) {
   return { body, end };
 }
 
-test("the time of giveUpAfterMs begins once a call's body and those of calls before it at its key were read", async (t) => {
+test("giveUpAfterMs counts from when the bodies of the call and of earlier calls at its key are read", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
   const later = clock(t);
   const { body, end } = slow("slow");
@@ -44,7 +44,7 @@ test("the time of giveUpAfterMs begins once a call's body and those of calls bef
   assert.equal((await given).code, "gave-up");
 });
 
-test("ordered of a call wins over the option, both ways", async (t) => {
+test("ordered of a call wins over the outbox's option, both ways", async (t) => {
   for (const [ordered, own, underWay] of [[true, false, 2], [false, true, 1], [true, undefined, 1], [false, undefined, 2]]) {
     const { semel, server } = await outbox(t, { ordered });
     await deposit(semel);
@@ -58,7 +58,7 @@ test("ordered of a call wins over the option, both ways", async (t) => {
   }
 });
 
-test("salt of a call wins over the option, and a function is asked for each call", async (t) => {
+test("salt of a call wins over the outbox's option, and a salt function is asked for each call", async (t) => {
   let asked = 0;
   const { semel, server } = await outbox(t, { ids: "hash", salt: () => `${(asked += 1)}`, ordered: false });
   await Promise.all([deposit(semel), deposit(semel)]);
@@ -68,7 +68,7 @@ test("salt of a call wins over the option, and a function is asked for each call
   assert.deepEqual([asked, server.runs.size], [2, 3], "they have one, so they are one");
 });
 
-test("what else fetch knows has no effect on a change, which comes to the option fetch as a URL and what goes with it; a read comes as a Request", async (t) => {
+test("a change drops fetch's other options and reaches the fetch option as URL and init, and a read as a Request", async (t) => {
   const [server, given] = [new Stub(), []];
   const fetch = (...all) => {
     given.push(all);
@@ -86,7 +86,7 @@ test("what else fetch knows has no effect on a change, which comes to the option
   assert.deepEqual([read instanceof Request, read.url, read.credentials, read.cache], [true, "https://worker.test/accounts/a", "omit", "reload"]);
 });
 
-test("a call that names no key is never in a batch, though an answer has told its key", async (t) => {
+test("a call without a key is never in a batch, even if an answer has told its key", async (t) => {
   const { semel, server } = await gathering(t);
   await deposit(semel);
   server.calls.length = 0;
@@ -95,7 +95,7 @@ test("a call that names no key is never in a batch, though an answer has told it
   assert.equal(server.attempts.length, 20);
 });
 
-test("a module of sessions of another build is told of before anything is stored or sent", async (t) => {
+test("a sessions module of another build is reported before anything is stored or sent", async (t) => {
   const server = new Stub();
   const read = (name) => readFile(new URL(`../../sdk/npm/${name}`, import.meta.url));
   const mixed = sessions(() => read("semel.wasm"), Made);
@@ -107,7 +107,7 @@ test("a module of sessions of another build is told of before anything is stored
   assert.deepEqual([store.log, server.calls], [[], []]);
 });
 
-test("where another device has used the id for something else, the request pauses, and giveUp ends it", async (t) => {
+test("a call under an id that another outbox has used for another request pauses, and giveUp ends it", async (t) => {
   const server = new Stub();
   const { semel: other } = await outbox(t, { server });
   await deposit(other, "a", { id: "order-1", body: "another's" });
@@ -122,7 +122,7 @@ test("where another device has used the id for something else, the request pause
   assert.equal(server.runs.get("order-1"), 1);
 });
 
-test("a cancellation that gets no answer is lost under cancel- and the id", async (t) => {
+test("a cancellation that gets no answer emits lost with the id cancel- and the request id", async (t) => {
   const { semel, server } = await outbox(t);
   const ids = [];
   semel.addEventListener("lost", ({ detail }) => ids.push(detail.requestId));
@@ -137,7 +137,7 @@ test("a cancellation that gets no answer is lost under cancel- and the id", asyn
   assert.equal((await answer).executed, "no");
 });
 
-test("who asks for the answer to a call is told with it that its giveUpAfterMs is over", async (t) => {
+test("outcome(id) is told gave-up together with the call that it waits for", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
   const later = clock(t);
   server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
@@ -149,14 +149,14 @@ test("who asks for the answer to a call is told with it that its giveUpAfterMs i
   assert.deepEqual((await Promise.all(waiting)).map(({ code, requestId }) => [code, requestId]), Array(2).fill(["gave-up", "order-1"]));
 });
 
-test("who asks for the answer to a call whose body has not been read yet is told that there is none, and the call goes on", async (t) => {
+test("outcome(id) of a call whose body is not read yet is outcome-lost, and the call goes on", async (t) => {
   const { semel } = await outbox(t);
   const answer = deposit(semel, "a", { id: "order-1" });
   assert.equal((await rejection(semel.outcome("order-1"))).code, "outcome-lost");
   assert.equal((await answer).status, 200);
 });
 
-test("who asks for the answer to a call is told with it that it was aborted", async (t) => {
+test("outcome(id) is told cancelled together with the aborted call that it waits for", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (call.kind === "change" ? lost() : serve());
   const stop = new AbortController();
@@ -168,7 +168,7 @@ test("who asks for the answer to a call is told with it that it was aborted", as
   assert.deepEqual((await Promise.all(waiting)).map(({ code, executed }) => [code, executed]), Array(2).fill(["cancelled", "no"]));
 });
 
-test("what could not be stored is told to onrecovered as unknown, though the id was made here: nobody knows any more whose it was", async (t) => {
+test("a call that gave up and then could not be stored comes to onrecovered as store-failed and unknown", async (t) => {
   const store = new Rows();
   const recovered = [];
   const { semel } = await outbox(t, { store, giveUpAfterMs: 20, onrecovered: ({ error }) => void recovered.push(error) });
@@ -180,7 +180,7 @@ test("what could not be stored is told to onrecovered as unknown, though the id 
   assert.deepEqual([code, executed, cause.message], ["store-failed", "unknown", "there is no space"]);
 });
 
-test("pending tells how often this tab has sent each", async (t) => {
+test("pending() tells how often this tab has sent each request", async (t) => {
   const { semel, server } = await outbox(t);
   let attempts = 0;
   server.each = (call, serve) => (call.kind !== "change" ? serve() : (attempts += 1) < 3 ? lost() : hang());
@@ -189,7 +189,7 @@ test("pending tells how often this tab has sent each", async (t) => {
   assert.deepEqual((await semel.pending()).map(({ attempts, state }) => [attempts, state]), [[3, "sending"]]);
 });
 
-test("what an earlier page left counts in the snapshot of the next, and goes on under its id and key with that one's options", async (t) => {
+test("an earlier page's request counts in the snapshot, and goes on under its id and key with the new options", async (t) => {
   const [store, server] = [new Rows(), new Stub()];
   const options = { store, server, ids: "hash", salt: "before" };
   const { semel } = await outbox(t, { ...options, headers: { "x-page": "before" } });
@@ -211,7 +211,7 @@ test("what an earlier page left counts in the snapshot of the next, and goes on 
   assert.deepEqual(recovered, [before.id]);
 });
 
-test("an answer has a url, and its clones have none", async (t) => {
+test("an answer has its url, and a clone of it has none", async (t) => {
   const { semel } = await outbox(t);
   const response = await deposit(semel);
   assert.deepEqual([response.url, response.clone().url], ["https://worker.test/accounts/a/deposit", ""]);
@@ -220,7 +220,7 @@ test("an answer has a url, and its clones have none", async (t) => {
   assert.deepEqual([late.url, late.clone().url], ["https://worker.test/accounts/a/deposit", ""]);
 });
 
-test("maxPending is each session's own, and a session has its key and name as they were given", async (t) => {
+test("maxPending counts for each session by itself, and a session has its key and name as they were given", async (t) => {
   const { semel, server } = await keyed.outbox(t, { maxPending: 1 });
   const [one, two] = [await semel.session("a b/\u00fc", "s"), await semel.session("accounts/a", "s")];
   assert.deepEqual([one.key, one.name], ["a b/\u00fc", "s"]);
@@ -232,7 +232,7 @@ test("maxPending is each session's own, and a session has its key and name as th
   assert.deepEqual((await Promise.all(held)).map(({ code }) => code), Array(3).fill("closed"));
 });
 
-test("a session that is closed tells all who wait that it is, stored or not, and that nobody can tell whether they ran", async (t) => {
+test("close of a session rejects all its calls as closed and unknown, stored or not", async (t) => {
   const { semel, server } = await keyed.outbox(t);
   const session = await semel.session("accounts/a", "s");
   server.each = hang;
@@ -244,7 +244,7 @@ test("a session that is closed tells all who wait that it is, stored or not, and
   assert.deepEqual((await Promise.all(waiting)).map(({ code, executed }) => [code, executed]), Array(3).fill(["closed", "unknown"]));
 });
 
-test("a token that is renewed counts from the next connection of a socket on, and what a batch does not let in goes by HTTP", async (t) => {
+test("a renewed token counts from a socket's next connection, and a call that no batch takes goes by HTTP", async (t) => {
   const { WebSocket } = globalThis;
   t.after(() => (globalThis.WebSocket = WebSocket));
   const connections = [];
@@ -276,7 +276,7 @@ test("a token that is renewed counts from the next connection of a socket on, an
   assert.deepEqual(server.effects, ["a", "b", "c", "d"]);
 });
 
-test("semel/inline is a fifth larger than what it is made of, compressed", async () => {
+test("semel/inline is about a fifth larger, compressed, than the module and the script that it is made of", async () => {
   const sizes = await Promise.all(["semel.wasm", "semel.js", "inline/wasm.js"].map(async (name) => brotliCompressSync(await readFile(new URL(`../../sdk/npm/${name}`, import.meta.url))).length));
   const [module, script, inlined] = sizes;
   const more = (inlined + script) / (module + script) - 1;

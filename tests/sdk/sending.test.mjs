@@ -30,7 +30,7 @@ test("nothing is sent before the change that stored the request has resolved", a
   }
 });
 
-test("before every attempt its row is changed, and it is found there", async (t) => {
+test("each attempt follows a change of its row, which is stored then", async (t) => {
   const store = new Rows();
   const server = new Stub();
   const { semel } = await outbox(t, { store, server });
@@ -49,7 +49,7 @@ test("before every attempt its row is changed, and it is found there", async (t)
   }
 });
 
-test("the row leaves only after the caller has the answer, and until then it is as it was sent", async (t) => {
+test("a row is settled only after the caller has the answer, and until then it is as it was sent", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   let answered = false;
@@ -75,7 +75,7 @@ test("the row leaves only after the caller has the answer, and until then it is 
   assert.ok(!store.holds("amount"), "the request itself is gone");
 });
 
-test("a row that a store can't settle is settled later; its caller has the answer", async (t) => {
+test("a row that the store fails to settle is settled later, and its caller has the answer before", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   let failures = 0;
@@ -127,7 +127,7 @@ test("a body of any kind is sent byte for byte, with its type, on every attempt"
   }
 });
 
-test("no attempt follows a redirect, and one that the network loses is sent to the same address", async (t) => {
+test("no attempt follows a redirect, and a lost attempt is sent again to the same address", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? lost() : serve());
   await semel.fetch("/accounts/a/deposit?x=1&y=%20", { method: "PATCH", body: "1" });
@@ -135,7 +135,7 @@ test("no attempt follows a redirect, and one that the network loses is sent to t
   assert.deepEqual(server.attempts.map(({ origin, path }) => origin + path), Array(2).fill("https://worker.test/accounts/a/deposit?x=1&y=%20"));
 });
 
-test("until health has told the clock nothing else is sent, and health is asked again at the interval", async (t) => {
+test("health is asked again until it tells the clock, and nothing else is sent before", async (t) => {
   const { semel, server } = await outbox(t);
   const strange = [() => new Response("<h1>Log in</h1>"), lost, () => new Response("{}", { headers: { "semel-status": "read" } })];
   server.aheadMs = 5 * DAY_MS;
@@ -152,7 +152,7 @@ test("until health has told the clock nothing else is sent, and health is asked 
   assert.ok(Math.abs(deadline - server.now() - 10_000) < 5_000, String(deadline));
 });
 
-test("what somebody on the way has kept of health, as a service worker may, tells nobody the clock", async (t) => {
+test("an answer to health that a cache has kept does not set the clock", async (t) => {
   const server = new Stub();
   const kept = new Map();
   server.each = async (call, serve) => {
@@ -173,7 +173,7 @@ for (const [name, status, code, aheadMs] of [
   ["408 attempt-expired", 408, "attempt-expired", DAY_MS],
   ["400 key-invalid for a deadline too far ahead", 400, "key-invalid", -DAY_MS],
 ]) {
-  test(`${name} teaches the key's clock at once, for that key alone`, async (t) => {
+  test(`${name} teaches the client the clock of that key alone, at once`, async (t) => {
     const onpaused = ({ error }) => assert.fail(error.message);
     const { semel, server } = await outbox(t, { onpaused });
     const seen = [];
@@ -198,7 +198,7 @@ for (const [name, status, code, aheadMs] of [
   });
 }
 
-test("key-invalid for anything else than a deadline pauses, though the clock is off", async (t) => {
+test("key-invalid for anything but a deadline pauses the request", async (t) => {
   const told = [];
   const { semel, server } = await outbox(t, { onpaused: (paused) => told.push(paused) });
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? server.problem(call.key, 400, "key-invalid", { executed: "no", retry: "after-fix" }) : serve());
@@ -235,7 +235,7 @@ describe("the pause between two attempts", () => {
       assert.deepEqual(pausesOf(server), Array(ATTEMPTS - 1).fill(25));
     }));
 
-  test("is Retry-After where that is longer, and the interval where that is", (t) =>
+  test("is the longer of Retry-After and retryIntervalMs", (t) =>
     timed(t, { retryIntervalMs: 40 }, async ({ semel, server }) => {
       const after = ["1", "0", "soon"];
       server.each = (call, serve) => {
@@ -246,7 +246,7 @@ describe("the pause between two attempts", () => {
       assert.deepEqual(pausesOf(server), [1_000, 40, 40]);
     }));
 
-  test("is Retry-After also for one that is given up before any key is known", (t) =>
+  test("is Retry-After even for a request that is given up before its key is known", (t) =>
     timed(t, { retryIntervalMs: 40 }, async ({ semel, server }) => {
       const giveUp = new AbortController();
       server.each = (call, serve) => {
@@ -259,7 +259,7 @@ describe("the pause between two attempts", () => {
       assert.equal(pausesOf(server)[1], 1_000);
     }));
 
-  test("is Retry-After also for one that is given up from within the event that tells of its refusal", (t) =>
+  test("is Retry-After also for the cancellation of a request that is aborted from within its refused event", (t) =>
     timed(t, { retryIntervalMs: 40 }, async ({ semel, server }) => {
       const giveUp = new AbortController();
       semel.addEventListener("refused", () => giveUp.abort());
@@ -268,7 +268,7 @@ describe("the pause between two attempts", () => {
       assert.equal(server.of("cancel")[0].startedMs - server.attempts[0].endedMs, 1_000);
     }));
 
-  test("comes after attemptTimeoutMs where the fetch hangs: that is aborted, and sent again with a later deadline", (t) =>
+  test("comes after attemptTimeoutMs if the fetch or its body hangs, which is aborted and sent with a later deadline", (t) =>
     timed(t, { attemptTimeoutMs: 150, retryIntervalMs: 10 }, async ({ semel, server }) => {
       const hanging = [
         hang,
@@ -287,7 +287,7 @@ describe("the pause between two attempts", () => {
       assert.equal(third.init.signal.aborted, false);
     }));
 
-  test("comes after attemptTimeoutMs also where the fetch ignores its signal, and what it says later counts for nothing", async (t) => {
+  test("comes after attemptTimeoutMs even if the fetch ignores its signal, and its late answer counts for nothing", async (t) => {
     const server = new Stub();
     let late;
     const fetch = (url, init) => {
@@ -311,7 +311,7 @@ function problemWithoutKey(server) {
 }
 
 for (const [which, setMs] of [["forward", 60_000], ["back", -60_000]]) {
-  test(`a clock that was set ${which} is doubted once, and not with each request from then on`, async (t) => {
+  test(`after the clock was set ${which} health is asked once more, and not for each later request`, async (t) => {
     const { now } = Date;
     let aheadMs = 0;
     t.mock.method(Date, "now", () => now() + aheadMs);
@@ -327,7 +327,7 @@ for (const [which, setMs] of [["forward", 60_000], ["back", -60_000]]) {
   });
 }
 
-test("what leaves is what was given, however much is asked for before it does", async (t) => {
+test("each of many large requests that leave at the same time is sent with its own body", async (t) => {
   let go;
   const gate = new Promise((resolve) => (go = resolve));
   let asked = 0;

@@ -36,7 +36,7 @@ async function woken(t, { stays = false, ...more } = {}) {
   return { say, server, store };
 }
 
-test("an event waits for its own onrecovered, and what that took is told to nobody else", async (t) => {
+test("an event waits for its own onrecovered, and no other outbox recovers that answer", async (t) => {
   let taken = 0;
   const onrecovered = async () => {
     await new Promise((resolve) => setTimeout(resolve, 600));
@@ -49,7 +49,7 @@ test("an event waits for its own onrecovered, and what that took is told to nobo
   assert.deepEqual([await semel.pending(), taken], [[], 1]);
 });
 
-test("it waits for onpaused, which may have what is missing fetched and resume", async (t) => {
+test("an event waits for onpaused, which may fetch what is missing and resume", async (t) => {
   let taken = 0;
   const onpaused = async ({ resume }) => {
     await new Promise((go) => setTimeout(go, 600));
@@ -62,7 +62,7 @@ test("it waits for onpaused, which may have what is missing fetched and resume",
   assert.equal(taken, 1);
 });
 
-test("an event at which a tab has something still is no success, so that the browser asks again", async (t) => {
+test("a sync event rejects while a tab still has a request, so that the browser tries again", async (t) => {
   const later = clock(t);
   const { say } = await woken(t, { stays: true });
   const sending = rejection(say("sync", { tag: "semel" }));
@@ -70,7 +70,7 @@ test("an event at which a tab has something still is no success, so that the bro
   assert.match((await sending).message, /not all is answered/);
 });
 
-test("a message of a page that goes is an event too, and it ends as soon as a page is there", async (t) => {
+test("a page's message is handled like a sync event, which ends as soon as a page is there", async (t) => {
   const { say, server } = await woken(t);
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
   const sending = rejection(say("message", { data: "semel" }));
@@ -80,7 +80,7 @@ test("a message of a page that goes is an event too, and it ends as soon as a pa
   assert.match((await sending).message, /not all is answered/);
 });
 
-test("events that come while one is under way are one with it; the next is another", async (t) => {
+test("a sync event during another joins it, and one after it starts anew", async (t) => {
   const { say, server } = await woken(t);
   server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
   const [first, second] = [{ tag: "semel" }, { tag: "semel" }].map((event) => say("sync", event));
@@ -93,7 +93,7 @@ test("events that come while one is under way are one with it; the next is anoth
   assert.equal(server.runs.size, 1);
 });
 
-test("an event that comes while it reads that nothing is left is not over before what that is about is sent", async (t) => {
+test("an event that comes while another finds the store empty ends only once the new request is sent", async (t) => {
   const { say, server, store } = await woken(t, { onrecovered: () => {} });
   let finish;
   server.each = (call, serve) => (call.kind === "change" ? new Promise((resolve) => (finish = () => resolve(serve()))) : serve());
@@ -122,7 +122,7 @@ test("an event that comes while it reads that nothing is left is not over before
   assert.deepEqual([...server.runs.values()], [1, 1]);
 });
 
-test("what takes an answer is waited for longer than a tab is", async (t) => {
+test("an event waits for onrecovered longer than it waits for a tab", async (t) => {
   const later = clock(t);
   let take;
   const { say, store } = await woken(t, { onrecovered: () => new Promise((resolve) => (take = resolve)) });
@@ -151,7 +151,7 @@ function asking(t, { sync = true, hidden = false, register = async () => {} } = 
   return { messages, tags, hear: (type) => heard.dispatchEvent(new Event(type)) };
 }
 
-test("a page that opens with something to send, offline, asks at once: it may end without a word", async (t) => {
+test("a page that opens offline with a pending request asks for a sync at once", async (t) => {
   const { messages, tags } = asking(t);
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   askToSendInBackground({ addEventListener() {}, subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
@@ -159,7 +159,7 @@ test("a page that opens with something to send, offline, asks at once: it may en
   assert.deepEqual([messages, tags], [["semel here", "semel"], ["semel"]]);
 });
 
-test("a page that is online asks once it is hidden, if something waits, and whether or not the browser takes it", async (t) => {
+test("an online page asks for a sync when it is hidden and has a request pending, even if the browser refuses", async (t) => {
   const { messages, tags, hear } = asking(t, { register: () => Promise.reject(new Error("not allowed")) });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   let pending = 1;
@@ -176,7 +176,7 @@ test("a page that is online asks once it is hidden, if something waits, and whet
   await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("where there is no Background Sync, a page says nothing to its service worker", async (t) => {
+test("without Background Sync a page sends its service worker no message", async (t) => {
   const { messages, hear } = asking(t, { sync: false, hidden: true });
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   askToSendInBackground({ addEventListener() {}, subscribe: (act) => act(), getSnapshot: () => ({ pending: 1, online: false }) });
@@ -185,7 +185,7 @@ test("where there is no Background Sync, a page says nothing to its service work
   assert.deepEqual(messages, []);
 });
 
-test("a page listens for nothing once its outbox is closed, also where no service worker was there by then", async (t) => {
+test("a page stops listening once its outbox is closed, even if the service worker is there only later", async (t) => {
   const { askToSendInBackground } = await import(new URL("service-worker.js", PACKAGE));
   page();
   t.after(leavePage);

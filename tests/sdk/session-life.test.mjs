@@ -10,7 +10,7 @@ afterEach(leavePage);
 
 const failing = ({ body }) => (body === "x" ? [500, "rolled-back", "no", "same-id"] : undefined);
 
-test("what the handler fails each time is told of, and given up by whoever finds it after a reload", async (t) => {
+test("a request that the handler keeps failing is told to onpaused, and can be given up after a reload", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   server.refuse = failing;
@@ -30,7 +30,7 @@ test("what the handler fails each time is told of, and given up by whoever finds
   assert.deepEqual(semel.getSnapshot(), { pending: 0, paused: 0, online: true });
 });
 
-test("an abort holds after a reload: the request is cancelled, not continued", async (t) => {
+test("an aborted request of a session is cancelled after a reload, not continued", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const first = await semel.session("accounts/a", "s", { store });
@@ -50,7 +50,7 @@ test("an abort holds after a reload: the request is cancelled, not continued", a
   assert.deepEqual([server.effects, recovered[0].error.code, recovered[0].error.executed], [[], "cancelled", "no"]);
 });
 
-test("a fenced session is told so even if nobody waits there, and its requests go on with the next holder", async (t) => {
+test("a fenced session calls onended even if nobody waits there, and its requests go on with the next holder", async (t) => {
   const [store, other] = [new SharedRows(), new SharedRows()];
   const { semel, server } = await outbox(t);
   server.each = (call, serve) => (server.frames.includes(call) ? lost() : serve());
@@ -90,7 +90,7 @@ test("a session whose store can't be read is closed without an unhandled rejecti
   assert.deepEqual(uncaught, []);
 });
 
-test("whose store can't be read fences nobody", async (t) => {
+test("a session whose store can't be read does not fence the holder", async (t) => {
   const { semel, server } = await outbox(t);
   const holder = await semel.session("accounts/a", "s");
   const store = new SharedRows();
@@ -104,7 +104,7 @@ test("whose store can't be read fences nobody", async (t) => {
   assert.deepEqual([server.effects, holder.epoch, store.closed], [["x"], 1, 2]);
 });
 
-test("close settles what waits for a store that never answers: who opens a session, and who asks what is pending", async (t) => {
+test("close settles session() and pending() that wait for a store that never answers", async (t) => {
   const { semel } = await outbox(t);
   const store = new SharedRows();
   const session = await semel.session("accounts/a", "s", { store });
@@ -128,7 +128,7 @@ test("close settles what waits for a store that never answers: who opens a sessi
   assert.deepEqual([isHeld.closed, isDark.closed], [1, 1]);
 });
 
-test("its requests are pending with those of the outbox, and counted with them", async (t) => {
+test("requests of a session are listed and counted with those of its outbox", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const shown = [];
@@ -147,7 +147,7 @@ test("its requests are pending with those of the outbox, and counted with them",
   await left;
 });
 
-test("resume of the outbox goes on with its own requests, and with its sessions too", async (t) => {
+test("resume of the outbox also resumes the requests of its sessions", async (t) => {
   const [server, own, paused] = [new SessionStub(), new Stub(), []];
   const isOfSession = (url, { headers }) => url.endsWith("/sessions") || new Headers(headers).has("semel-session");
   const onpaused = (each) => paused.push(each);
@@ -163,7 +163,7 @@ test("resume of the outbox goes on with its own requests, and with its sessions 
   assert.deepEqual([server.effects, own.runs.size], [["x"], 1]);
 });
 
-test("a caller is told after giveUpAfterMs, and the answer comes to onrecovered", async (t) => {
+test("a session's caller is told after giveUpAfterMs, and the answer comes to onrecovered", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
   const recovered = [];
   const session = await semel.session("accounts/a", "s", { onrecovered: (each) => recovered.push(each) });
@@ -175,7 +175,7 @@ test("a caller is told after giveUpAfterMs, and the answer comes to onrecovered"
   assert.deepEqual([await recovered[0].response.json(), recovered[0].requestId], [{ ran: "x" }, error.requestId]);
 });
 
-test("what goes on without its caller and is fenced comes to onrecovered, where its row is in memory and no other holder can find it", async (t) => {
+test("a request in memory whose caller gave up and whose session is fenced comes to onrecovered as fenced", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
   const recovered = [];
   const session = await semel.session("accounts/a", "s", { onrecovered: (each) => recovered.push(each) });
@@ -189,7 +189,7 @@ test("what goes on without its caller and is fenced comes to onrecovered, where 
   assert.deepEqual([error.code, error.executed, response, of.requestId, server.effects, await session.pending()], ["fenced", "no", undefined, requestId, [], []]);
 });
 
-test("offline nothing is sent; online it goes on at once, whatever the interval", async (t) => {
+test("offline a session sends nothing, and once online it sends at once, whatever the interval", async (t) => {
   const { offline, online } = page();
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
   const session = await semel.session("accounts/a", "s");
@@ -206,7 +206,7 @@ test("offline nothing is sent; online it goes on at once, whatever the interval"
   assert.deepEqual([server.effects, server.frames.length], [["x", "y"], 2]);
 });
 
-test("a page that is hidden sends nothing for it, and one that is looked at goes on at once", async (t) => {
+test("a hidden page sends nothing for its session, and sends at once when it is shown", async (t) => {
   const browser = page();
   const { semel, server } = await outbox(t, { retryIntervalMs: 3_600_000 });
   const session = await semel.session("accounts/a", "s");
@@ -225,7 +225,7 @@ test("a page that is hidden sends nothing for it, and one that is looked at goes
   assert.deepEqual([server.effects, server.frames.length], [["x"], 2]);
 });
 
-test("what is under way when the page goes is sent once more, to outlive it", async (t) => {
+test("on pagehide a session's attempt under way is sent once more, with keepalive", async (t) => {
   const { window } = page();
   const server = new SessionStub();
   const inits = [];
@@ -241,14 +241,14 @@ test("what is under way when the page goes is sent once more, to outlive it", as
   await left;
 });
 
-test("a session that ended is left out of what is pending", async (t) => {
+test("a session that failed to open is left out of what is pending", async (t) => {
   const { semel, server } = await outbox(t);
   server.each = () => problem(403, "forbidden", { executed: "no", retry: "after-fix" });
   await rejection(semel.session("accounts/a", "s"));
   assert.deepEqual([await semel.pending(), semel.getSnapshot().pending], [[], 0]);
 });
 
-test("what is pending is told where a session is closed meanwhile: it says so, and the outbox leaves it out", async (t) => {
+test("pending() of a session closed meanwhile rejects as closed, and that of the outbox leaves it out", async (t) => {
   const { semel } = await outbox(t);
   for (const store of [undefined, new SharedRows()]) {
     const session = await semel.session("accounts/a", "s", { store });
@@ -259,7 +259,7 @@ test("what is pending is told where a session is closed meanwhile: it says so, a
   }
 });
 
-test("what a store answers to a session that is closed counts nowhere", async (t) => {
+test("what a store answers after its session was closed is not counted as pending", async (t) => {
   const { semel } = await outbox(t);
   const store = new SharedRows();
   const session = await semel.session("accounts/a", "s", { store });
@@ -275,7 +275,7 @@ test("what a store answers to a session that is closed counts nowhere", async (t
   assert.deepEqual([semel.getSnapshot().pending, await semel.pending()], [0, []]);
 });
 
-test("an onrecovered that closes the session is not called for the other answers that were kept", async (t) => {
+test("an onrecovered that closes its session does not get the other kept answers", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 50 });
   const session = await semel.session("accounts/a", "s");
   const recovered = [];
@@ -287,7 +287,7 @@ test("an onrecovered that closes the session is not called for the other answers
   assert.equal(recovered.length, 1);
 });
 
-test("however many sessions there are, the outbox has one listener for their end", async (t) => {
+test("twelve sessions of one outbox cause no warning of too many listeners, and close ends them all", async (t) => {
   const warned = [];
   const warn = ({ name }) => warned.push(name);
   process.on("warning", warn);
@@ -301,7 +301,7 @@ test("however many sessions there are, the outbox has one listener for their end
   assert.deepEqual(warned, []);
 });
 
-test("an answer is not acknowledged while its row is stored: who goes on with that after a crash is to hear it", async (t) => {
+test("a session does not acknowledge an answer while its row is still stored", async (t) => {
   const { semel, server } = await outbox(t);
   let goOn;
   const held = new Promise((resolve) => (goOn = resolve));

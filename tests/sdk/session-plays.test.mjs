@@ -8,12 +8,12 @@ import { played, playedOnce } from "./playing.mjs";
 
 const PLAYS = 32;
 
-test("of calls in a session that goes from tab to tab each runs once, its answer goes to who made it, and what is said of it is true", { timeout: 120_000 }, async (t) => {
+test("in a session that goes from tab to tab each call runs once, its maker gets its answer, and no error is wrong", { timeout: 120_000 }, async (t) => {
   for (const name of ["error", "warn"]) t.mock.method(console, name, () => {});
   assert.deepEqual(await played(PLAYS, playSession), []);
 });
 
-test("a seed plays the same again", { timeout: 120_000 }, async () => {
+test("the same seed plays the same session again", { timeout: 120_000 }, async () => {
   const [one, other] = [await playedOnce(3, playSession), await playedOnce(3, playSession)];
   assert.ok(one.log.length > 100);
   assert.deepEqual(other.log, one.log);

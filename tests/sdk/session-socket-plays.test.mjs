@@ -97,12 +97,12 @@ globalThis.WebSocket = class {
   }
 };
 
-test("whatever befalls sockets, each call of a session runs once, in order, its answer goes to who made it, and what is said of it is true", { timeout: 240_000 }, async (t) => {
+test("whatever befalls its sockets, a session runs each call once, in order, and tells its maker only what is true", { timeout: 240_000 }, async (t) => {
   for (const name of ["error", "warn"]) t.mock.method(console, name, () => {});
   assert.deepEqual(await played(PLAYS, play), []);
 });
 
-test("a seed plays the same again", { timeout: 120_000 }, async (t) => {
+test("the same seed plays the same session over sockets again", { timeout: 120_000 }, async (t) => {
   for (const name of ["error", "warn"]) t.mock.method(console, name, () => {});
   const [one, other] = [await playedOnce(3, play), await playedOnce(3, play)];
   assert.ok(one.log.length > 100);

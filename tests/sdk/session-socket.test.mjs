@@ -38,7 +38,7 @@ function sockets(t, server, { opens = () => true, hangs = () => false, refuses =
   return connections;
 }
 
-test("where there is no WebSocket, a session by a socket is none, and says why", async (t) => {
+test("a session with transport socket rejects with a TypeError where there is no WebSocket", async (t) => {
   const { semel } = await outbox(t);
   const own = globalThis.WebSocket;
   t.after(() => (globalThis.WebSocket = own));
@@ -46,7 +46,7 @@ test("where there is no WebSocket, a session by a socket is none, and says why",
   await assert.rejects(semel.session("accounts/a", "s", { transport: "socket" }), new TypeError("semel: no WebSocket here"));
 });
 
-test("by a socket all goes in frames, over one connection, each with its answers", async (t) => {
+test("a session by a socket sends all its frames over one connection, and each request gets its own answer", async (t) => {
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -63,7 +63,7 @@ test("by a socket all goes in frames, over one connection, each with its answers
   assert.ok(connections[0].isClosed);
 });
 
-test("by a socket two frames are under way, each of half a window, and each gets its own answers", async (t) => {
+test("a session by a socket has two frames of half a window under way, and each request gets its own answer", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -82,7 +82,7 @@ test("by a socket two frames are under way, each of half a window, and each gets
   assert.deepEqual(server.effects, bodies);
 });
 
-test("what an answer makes room for leaves before those who called go on, and acknowledges it", async (t) => {
+test("a frame that an answer makes room for leaves before the callers go on, and acknowledges that answer", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -109,7 +109,7 @@ test("what an answer makes room for leaves before those who called go on, and ac
 });
 
 for (const [which, slowest] of [["the first", 2], ["the second", 3]]) {
-  test(`frames leave in the order in which they were asked for, however long the headers of ${which} take`, async (t) => {
+  test(`frames on a socket leave in the order of the calls, however long the headers of ${which} take`, async (t) => {
     let [given, calls] = [undefined, 0];
     const slow = new Promise((resolve) => (given = resolve));
     const { semel, server } = await outbox(t, { headers: () => ((calls += 1) === slowest ? slow : {}) });
@@ -123,7 +123,7 @@ for (const [which, slowest] of [["the first", 2], ["the second", 3]]) {
   });
 }
 
-test("a socket that is closed in the middle is opened anew, and what was lost goes again", async (t) => {
+test("a socket that closes before its answer is opened anew, and the lost frame is sent again", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -135,7 +135,7 @@ test("a socket that is closed in the middle is opened anew, and what was lost go
   assert.equal(connections.length, 21);
 });
 
-test("what is none of the worker's on a socket ends that socket, and not the process", async (t) => {
+test("a message on a socket that is no answer of the Worker closes that socket, and the session opens another", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -160,7 +160,7 @@ test("a socket that does not answer in time is closed, and another is opened", a
   assert.deepEqual([connections.length, server.effects], [2, ["x", "y"]]);
 });
 
-test("who is refused at a socket pauses; a socket that had answered before is only opened anew", async (t) => {
+test("a session pauses when its new socket is refused; a socket that had answered before is only opened anew", async (t) => {
   const { semel, server } = await outbox(t);
   let isRefused = true;
   const connections = sockets(t, server, { refuses: () => (isRefused ? [4401, "unauthorized"] : undefined) });
@@ -184,7 +184,7 @@ test("who is refused at a socket pauses; a socket that had answered before is on
   assert.deepEqual([server.effects, paused.length], [["x", "y"], 1]);
 });
 
-test("what a key refuses only as a frame goes by HTTP, by itself, and nothing pauses", async (t) => {
+test("a request that a key refuses only in a frame goes by HTTP, alone, without a pause, and the next by the socket", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server, { refuses: ({ requests }) => (requests?.some(({ body }) => body === "y") ? [4400, "body-invalid"] : undefined) });
   const session = await semel.session("accounts/a", "s", { transport: "socket", onpaused: assert.fail });
@@ -194,7 +194,7 @@ test("what a key refuses only as a frame goes by HTTP, by itself, and nothing pa
   assert.ok(connections.at(-1).frames.at(-1).requests.some(({ body }) => body === "z"), "what comes after it goes by the socket");
 });
 
-test("a body takes a third more in a frame at most, whatever is in it", async (t) => {
+test("a body takes at most a third more in a frame, also if it needs many escapes", async (t) => {
   const { semel, server } = await outbox(t);
   const sizes = [];
   sockets(t, server, { refuses: (_, text) => void sizes.push(Buffer.byteLength(text)) });
@@ -205,7 +205,7 @@ test("a body takes a third more in a frame at most, whatever is in it", async (t
   assert.ok(sizes.at(-1) > size && sizes.at(-1) < (size * 4) / 3 + 400, `${size} bytes, ${sizes.at(-1)} in a frame`);
 });
 
-test("auto goes by HTTP where a socket does not open, and asks for none again", async (t) => {
+test("a session with transport auto goes by HTTP if the socket does not open, and opens no other", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server, { opens: () => false });
   const session = await semel.session("accounts/a", "s", { transport: "auto" });
@@ -214,7 +214,7 @@ test("auto goes by HTTP where a socket does not open, and asks for none again", 
   await assert.rejects(semel.session("accounts/a", "s", { transport: "carrier pigeon" }), TypeError);
 });
 
-test("auto goes by HTTP where an upgrade hangs, and tries a socket again only later", async (t) => {
+test("a session with transport auto goes by HTTP if an upgrade hangs, and tries a socket again a minute later", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
   let isHanging = true;
   const connections = sockets(t, server, { hangs: () => isHanging });
@@ -231,7 +231,7 @@ test("auto goes by HTTP where an upgrade hangs, and tries a socket again only la
   assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y", "z"], 2, 2]);
 });
 
-test("an upgrade that hangs has half the time of an attempt: auto goes by HTTP in the other half", async (t) => {
+test("a session with transport auto gives a hanging upgrade half the time of an attempt, and goes by HTTP in the other", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 40_000 });
   const connections = sockets(t, server, { hangs: () => true });
   const session = await semel.session("accounts/a", "s", { transport: "auto" });
@@ -248,7 +248,7 @@ test("an upgrade that hangs has half the time of an attempt: auto goes by HTTP i
   assert.deepEqual([connections.length, server.effects, tookMs < 30_000], [1, ["x"], true], `after ${tookMs} ms`);
 });
 
-test("a session that is closed leaves no timer of a socket that does not open, which would keep a process up", async (t) => {
+test("closing a session clears the timer of a socket that does not open", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 9_000 });
   const connections = sockets(t, server, { hangs: () => true });
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -261,7 +261,7 @@ test("a session that is closed leaves no timer of a socket that does not open, w
   assert.ok(opening && cleared.mock.calls.some(({ arguments: [timer] }) => timer === opening));
 });
 
-test("auto goes by HTTP after a socket that opened and answers nothing", async (t) => {
+test("a session with transport auto goes by HTTP after a socket that opened and does not answer", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
   const connections = sockets(t, server);
   server.each = (call, serve) => (call.frame === undefined ? serve() : "silent");
@@ -270,7 +270,7 @@ test("auto goes by HTTP after a socket that opened and answers nothing", async (
   assert.deepEqual([server.effects, connections.length, server.frames.length], [["x"], 1, 1]);
 });
 
-test("a socket that never opens is told of, and tried on", async (t) => {
+test("a session by a socket that never opens pauses with upstream-unreachable, and goes on once the socket opens", async (t) => {
   const { semel, server } = await outbox(t);
   let opens = false;
   const connections = sockets(t, server, { opens: () => opens });
@@ -284,7 +284,7 @@ test("a socket that never opens is told of, and tried on", async (t) => {
   assert.deepEqual(await ran(made), { ran: "x" });
 });
 
-test("auto opens a socket that had answered anew, and goes by no HTTP for it", async (t) => {
+test("a session with transport auto opens a socket that had answered anew, and does not go by HTTP", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "auto" });
@@ -295,7 +295,7 @@ test("auto opens a socket that had answered anew, and goes by no HTTP for it", a
   assert.deepEqual([server.effects, connections.length, server.frames.length], [["x", "y"], 2, 0]);
 });
 
-test("a session that is closed opens no socket, though its headers come only then", async (t) => {
+test("a session that is closed while its headers are awaited opens no socket", async (t) => {
   let give;
   const { semel, server } = await outbox(t, { headers: () => (server.calls.length ? new Promise((resolve) => (give = resolve)) : {}) });
   const connections = sockets(t, server);
@@ -309,7 +309,7 @@ test("a session that is closed opens no socket, though its headers come only the
   assert.equal(connections.length, 0);
 });
 
-test("headers that never come hold up the frame that they are for until it has taken its time, and none after it", async (t) => {
+test("headers that never come delay only their own frame, until its attempt times out", async (t) => {
   let calls = 0;
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 100, headers: () => ((calls += 1) === 2 ? hang() : {}) });
   sockets(t, server);
@@ -317,7 +317,7 @@ test("headers that never come hold up the frame that they are for until it has t
   assert.deepEqual(await within(ran(deposit(session, "x")), "it is answered"), { ran: "x" });
 });
 
-test("a socket that has opened stays open, however long nothing is asked", async (t) => {
+test("a socket that has opened stays open while the session sends nothing", async (t) => {
   const { semel, server } = await outbox(t);
   const connections = sockets(t, server);
   const session = await semel.session("accounts/a", "s", { transport: "socket" });
@@ -330,7 +330,7 @@ test("a socket that has opened stays open, however long nothing is asked", async
   assert.deepEqual([server.effects, connections.map(({ isClosed }) => isClosed)], [["x", "y"], [false]]);
 });
 
-test("of frames that are answered nothing is kept, nor of sessions that are closed", async (t) => {
+test("a session by a socket keeps nothing of answered frames, and an outbox nothing of closed sessions", async (t) => {
   const server = new SessionStub();
   const size = keeping(t, server);
   const { semel } = await outbox(t, { server });

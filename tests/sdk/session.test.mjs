@@ -9,7 +9,7 @@ import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
 
 const ran = async (response) => (await response).json();
 
-test("the first call goes alone and at once, those that come meanwhile in one frame, and each gets its answer", async (t) => {
+test("the first call of a session goes alone and at once, later ones go in one batch, and each gets its answer", async (t) => {
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
   const session = await semel.session("accounts/a", "s");
   assert.deepEqual([session.key, session.name, session.epoch, session.lastSeq], ["accounts/a", "s", 1, 0]);
@@ -36,7 +36,7 @@ test("the first call goes alone and at once, those that come meanwhile in one fr
   assert.deepEqual(batch.elements[0], { session: { name: "s", epoch: 1, seq: 2, ack: 1 }, method: "POST", path: "/accounts/a/deposit", headers, body: "b" });
 });
 
-test("calls of one moment leave together, and none of them waits for another's answer to leave", async (t) => {
+test("calls made at one moment leave together in one batch, also those made when its answers arrive", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const again = async (body) => (await deposit(session, body), ran(deposit(session, `${body} again`)));
@@ -45,7 +45,7 @@ test("calls of one moment leave together, and none of them waits for another's a
   assert.deepEqual(server.frames.map(({ elements }) => elements.map(({ body }) => body)), [["a", "b", "c"], ["a again", "b again", "c again"]]);
 });
 
-test("a body of bytes reaches the key as it is, alone and in a batch", async (t) => {
+test("a body of bytes reaches the key unchanged, alone and in a batch", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const bytes = Uint8Array.from({ length: 300 }, (_, index) => index);
@@ -63,7 +63,7 @@ test("a body of bytes reaches the key as it is, alone and in a batch", async (t)
   assert.deepEqual((await again).map(({ reason }) => reason.code), ["closed", "closed", "closed"]);
 });
 
-test("a call's own headers win over those of the option, alone and in a batch", async (t) => {
+test("a call's own headers win over those of the option headers, alone and in a batch", async (t) => {
   const { semel, server } = await outbox(t, { headers: { "x-tenant": "option", "x-trace": "option" } });
   const session = await semel.session("accounts/a", "s");
   await Promise.all(["x", "y", "z"].map((body) => deposit(session, body, { headers: { "x-tenant": body } })));
@@ -71,7 +71,7 @@ test("a call's own headers win over those of the option, alone and in a batch", 
   assert.deepEqual([server.frames.length, said], [2, ["x", "y", "z"].map((body) => [body, body, "option"])]);
 });
 
-test("whatever is lost on the way, each call runs once, in the order of the calls", async (t) => {
+test("each call of a session runs once and in the order of the calls if requests and answers are lost", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   let n = 0;
@@ -88,7 +88,7 @@ test("whatever is lost on the way, each call runs once, in the order of the call
   assert.ok(server.acked >= 150 - 64, `${server.acked} are acknowledged`);
 });
 
-test("a call whose body takes longer to read keeps its place, and one that fails leaves no gap", async (t) => {
+test("a call whose body is slow to read keeps its place, and one whose body fails leaves no gap", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const slow = new ReadableStream({
@@ -105,7 +105,7 @@ test("a call whose body takes longer to read keeps its place, and one that fails
   assert.deepEqual(server.effects, ["slow", "last"]);
 });
 
-test("who takes over fences the one before it, which stops, and says that nothing of it ran", async (t) => {
+test("a take-over fences the holder before it, which ends once and says that none of its new calls ran", async (t) => {
   const { semel, server } = await outbox(t);
   const ended = [];
   const zombie = await semel.session("accounts/a", "s", { onended: (error) => ended.push(error) });
@@ -123,7 +123,7 @@ test("who takes over fences the one before it, which stops, and says that nothin
   assert.deepEqual([server.effects, session.epoch], [["mine"], 2]);
 });
 
-test("a take-over with the option after fences no holder that it does not know of", async (t) => {
+test("a take-over with the option after is fenced if the session has another holder", async (t) => {
   const { semel } = await outbox(t);
   await semel.session("accounts/a", "s");
   const error = await rejection(semel.session("accounts/a", "s", { after: 0 }));
@@ -131,7 +131,7 @@ test("a take-over with the option after fences no holder that it does not know o
   assert.equal((await semel.session("accounts/a", "s", { after: 1 })).epoch, 2);
 });
 
-test("what a holder leaves goes on under its old places; what never ran gets new ones, before anything new", async (t) => {
+test("the next holder sends requests left behind under their old places, and those that never ran before its own calls", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const before = await semel.session("accounts/a", "s", { store });
@@ -163,7 +163,7 @@ test("what a holder leaves goes on under its old places; what never ran gets new
   await until(() => store.rows.size === 0, "nothing is left");
 });
 
-test("an answer that nobody takes waits for who takes it, over a reload too", async (t) => {
+test("an answer without onrecovered is kept until a later holder takes it with onrecovered", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const first = await semel.session("accounts/a", "s", { store });
@@ -182,7 +182,7 @@ test("an answer that nobody takes waits for who takes it, over a reload too", as
   await until(() => store.rows.size === 0, "nothing is left");
 });
 
-test("it pauses at what must be mended, and all that comes after it waits", async (t) => {
+test("a session pauses at an after-fix refusal, and later calls wait", async (t) => {
   const { semel, server } = await outbox(t);
   const paused = [];
   const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
@@ -196,7 +196,7 @@ test("it pauses at what must be mended, and all that comes after it waits", asyn
   assert.deepEqual(server.effects, ["x", "y"]);
 });
 
-test("what refuses a whole batch is told with the problem as it came", async (t) => {
+test("a refusal of a whole batch pauses the session with the problem as the server sent it", async (t) => {
   const { semel, server } = await outbox(t);
   const paused = [];
   const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
@@ -210,7 +210,7 @@ test("what refuses a whole batch is told with the problem as it came", async (t)
   await within(Promise.all(answers), "they are answered");
 });
 
-test("what is given up in a pause never runs, and what comes after it goes on", async (t) => {
+test("a call that is given up in a pause never runs, and later calls go on", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { onpaused: ({ giveUp }) => giveUp() });
   server.refuse = ({ path }) => (path === "/nowhere" ? [404, "not-found", "no", "after-fix"] : undefined);
@@ -221,7 +221,7 @@ test("what is given up in a pause never runs, and what comes after it goes on", 
   assert.deepEqual(server.effects, ["y"]);
 });
 
-test("a call that is aborted on its way has its place closed, or gets the outcome if it ran", async (t) => {
+test("an aborted call under way is cancelled and has its place closed, or gets its outcome if it ran", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const [early, late] = [new AbortController(), new AbortController()];
@@ -242,7 +242,7 @@ test("a call that is aborted on its way has its place closed, or gets the outcom
   assert.deepEqual(server.effects, ["ran", "next"]);
 });
 
-test("a call that is aborted in the moment in which it leaves, as by headers for want of a token, has its place closed", async (t) => {
+test("a call that is aborted as its headers throw is cancelled and never runs", async (t) => {
   const aborting = new AbortController();
   let isOut = false;
   const headers = () => {
@@ -261,7 +261,7 @@ test("a call that is aborted in the moment in which it leaves, as by headers for
   assert.deepEqual([error.code, error.executed, server.effects], ["cancelled", "no", []]);
 });
 
-test("a call that is aborted before it has a place waits for none before it, and leaves no gap", async (t) => {
+test("a call that is aborted before it has a place rejects at once, and leaves no gap", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const [before, stop] = [new AbortController(), new AbortController()];
@@ -277,7 +277,7 @@ test("a call that is aborted before it has a place waits for none before it, and
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["last"], 1]);
 });
 
-test("a call that is aborted in the turn in which it is made has its place closed, and one that is answered has left nothing at its signal", async (t) => {
+test("a call that is aborted at once is cancelled, and a call that is answered leaves no listener at its signal", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const aborting = new AbortController();
@@ -291,7 +291,7 @@ test("a call that is aborted in the turn in which it is made has its place close
   assert.deepEqual([server.effects, getEventListeners(signal, "abort").length], [["x"], 0]);
 });
 
-test("a call waits for all before it whose bodies take longer, also once the first of them has its place", async (t) => {
+test("a call waits for earlier calls with slow bodies, also once the first of them has its place", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const open = [];
@@ -308,7 +308,7 @@ test("a call waits for all before it whose bodies take longer, also once the fir
   assert.deepEqual(server.effects, ["first", "second", "last"]);
 });
 
-test("an answer that was taken before a session is closed is told to nobody again", async (t) => {
+test("an answer that was delivered before its session closed is not recovered by the next holder", async (t) => {
   const store = new SharedRows();
   const { semel } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { store });
@@ -319,7 +319,7 @@ test("an answer that was taken before a session is closed is told to nobody agai
   assert.deepEqual(await next.pending(), []);
 });
 
-test("a store that fails says so, and the number of what it did not store is the next one's", async (t) => {
+test("a call that the store fails to store rejects with store-failed, and its number goes to the next call", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { store });
@@ -339,7 +339,7 @@ test("a store that fails says so, and the number of what it did not store is the
   assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
 });
 
-test("a row that the store has, though it said that it failed, is taken back before its number is used again", async (t) => {
+test("a row that the store kept although it reported a failure is removed before its number is used again", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { store });
@@ -359,7 +359,7 @@ test("a row that the store has, though it said that it failed, is taken back bef
   assert.deepEqual([executed, answered, server.effects, recovered], ["unknown", { ran: "x" }, ["x", "y"], []]);
 });
 
-test("a store that has a request, and refuses what gives it a place or what is written as it is given up, is told of each time by the outbox", async (t) => {
+test("each failure of the store at the place or the cancellation of a request is a lost event of the outbox", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s", { store, onpaused() {} });
@@ -401,7 +401,7 @@ test("a store that has a request, and refuses what gives it a place or what is w
   assert.equal((await given).code, "closed");
 });
 
-test("closing the outbox closes its sessions, and nobody waits for ever", async (t) => {
+test("closing the outbox closes its sessions, and every call that waits rejects as closed", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   server.each = () => new Promise(() => {});
@@ -414,7 +414,7 @@ test("closing the outbox closes its sessions, and nobody waits for ever", async 
   assert.equal((await rejection(deposit(session, "y"))).code, "closed");
 });
 
-test("where the outbox is closed while a session is being loaded there is none, and nothing is sent for it", async (t) => {
+test("a session that is being loaded as the outbox closes rejects, and sends nothing", async (t) => {
   const { semel, server } = await outbox(t);
   const opening = rejection(semel.session("accounts/a", "s"));
   semel.close();
@@ -422,7 +422,7 @@ test("where the outbox is closed while a session is being loaded there is none, 
   assert.deepEqual(server.calls, []);
 });
 
-test("a read passes through, with the key and the headers of the outbox", async (t) => {
+test("a read by a session goes through with the key, the principal and the headers of the outbox", async (t) => {
   const reads = [];
   const server = new SessionStub();
   const { semel } = await outbox(t, { server, identity: "alice", headers: { "x-tenant": "n" }, fetch: (url, init) => (url instanceof Request ? (reads.push(url), new Response("read")) : server.fetch(url, init)) });
@@ -431,7 +431,7 @@ test("a read passes through, with the key and the headers of the outbox", async 
   assert.deepEqual(reads.map(({ method, headers }) => [method, headers.get("semel-key"), headers.get("semel-principal"), headers.get("x-tenant")]), [["GET", '"accounts/a%20b"', '"alice"', "n"]]);
 });
 
-test("a read that is under way is settled when the session is closed, and fetch needs no receiver", async (t) => {
+test("a read under way rejects as closed when the session is closed, and session.fetch needs no receiver", async (t) => {
   const server = new SessionStub();
   const { semel } = await outbox(t, { server, fetch: (url, init) => (url instanceof Request ? new Promise(() => {}) : server.fetch(url, init)) });
   const session = await semel.session("accounts/a", "s");
@@ -442,7 +442,7 @@ test("a read that is under way is settled when the session is closed, and fetch 
   assert.equal((await within(read, "the read", 2_000)).code, "closed");
 });
 
-test("what only calls of the outbox have is refused: an id that counts for nothing would be no exactly once", async (t) => {
+test("a session refuses the options of outbox calls: id, key, salt and ordered", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const { length } = server.calls;
@@ -454,7 +454,7 @@ test("what only calls of the outbox have is refused: an id that counts for nothi
   assert.deepEqual(await ran(deposit(session, "y", { id: undefined })), { ran: "y" });
 });
 
-test("wrong calls are refused before anything is sent", async (t) => {
+test("wrong calls of session and session.fetch are refused before anything is sent", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const { length } = server.calls;
@@ -473,14 +473,14 @@ test("wrong calls are refused before anything is sent", async (t) => {
   assert.equal(server.calls.length, length);
 });
 
-test("the store of its outbox is none for a session: one would take the other's rows for damage, and nothing would be sent again", async (t) => {
+test("a session refuses the store of its outbox", async (t) => {
   const store = new SharedRows();
   const { semel, server } = await outbox(t, { store });
   await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: where the outbox has a store, give the session another, by its option store"));
   assert.deepEqual([server.calls, store.closed], [[], 0]);
 });
 
-test("a take-over that is refused rejects, and an outbox with a store of its own asks for one", async (t) => {
+test("a refused take-over rejects and closes its store, and an outbox with its own store requires the option store", async (t) => {
   const { semel, server } = await outbox(t, { store: new SharedRows() });
   await assert.rejects(semel.session("accounts/a", "s"), /option store/);
   server.each = () => problem(403, "forbidden", { executed: "no", retry: "after-fix" });
@@ -489,7 +489,7 @@ test("a take-over that is refused rejects, and an outbox with a store of its own
   assert.deepEqual([[...store.living], store.closed], [[], 1]);
 });
 
-test("a take-over that is refused again and again is told of each time by its outbox, and what is refused of the session afterwards is not", async (t) => {
+test("each refusal of a take-over is a refused event of the outbox, and refusals of the session afterwards are not", async (t) => {
   const { semel, server } = await outbox(t);
   const all = [];
   semel.addEventListener("refused", ({ detail }) => all.push(detail));
@@ -503,7 +503,7 @@ test("a take-over that is refused again and again is told of each time by its ou
   assert.deepEqual([all.length, times], [2, 2]);
 });
 
-test("what of a session gets no answer is told by its outbox", async (t) => {
+test("a lost attempt of a session is a lost event of the outbox", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const all = [];

@@ -17,7 +17,7 @@ const FAILURES = {
     throw new Error("no disk");
   },
   "never calls `to`, and resolves": async () => {},
-  "calls `to` with a row that is none": async (_rows, _id, to) => {
+  "calls `to` with something that is not a row": async (_rows, _id, to) => {
     to("text");
   },
   "calls `to` only after it has resolved": (rows, id, to) => {
@@ -33,7 +33,7 @@ const FAILURES = {
 };
 
 for (const [name, failing] of Object.entries(FAILURES)) {
-  test(`a store that ${name}: what can't be stored is not sent, and its caller is told that it never ran`, async (t) => {
+  test(`a store that ${name}: a request that can't be stored is not sent, and its caller gets store-failed, not run`, async (t) => {
     const store = new Rows();
     const { semel, server } = await outbox(t, { store });
     const change = store.change;
@@ -54,7 +54,7 @@ for (const [name, failing] of Object.entries(FAILURES)) {
     }
   });
 
-  test(`a store that ${name}: before an attempt, that attempt is not made, and it is tried again at the interval`, async (t) => {
+  test(`a store that ${name}: an attempt before which it fails is not made, and is tried again at the interval`, async (t) => {
     const store = new Rows();
     const { semel, server } = await outbox(t, { store });
     const change = store.change;
@@ -76,7 +76,7 @@ for (const [name, failing] of Object.entries(FAILURES)) {
   });
 }
 
-test("the error of what could not be stored has what the store threw for its cause, and no other error has one", async (t) => {
+test("a store-failed error has what the store threw as its cause, and an outcome-unknown error has no cause", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const thrown = new Error("no disk");
@@ -93,7 +93,7 @@ test("the error of what could not be stored has what the store threw for its cau
   assert.deepEqual(await rejection(deposit(semel)).then(({ code, cause }) => [code, cause]), ["outcome-unknown", undefined]);
 });
 
-test("a store that never answers: nothing is sent, and close settles its caller", async (t) => {
+test("if the store never answers, nothing is sent, and close settles the caller", async (t) => {
   const minute = minutes(t);
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
@@ -105,7 +105,7 @@ test("a store that never answers: nothing is sent, and close settles its caller"
   assert.equal((await answered).code, "closed");
 });
 
-test("a store that answers at once, and is no promise, does as well", async (t) => {
+test("a store whose methods answer at once, without promises, works too", async (t) => {
   const rows = new Map();
   const store = {
     load: () => [...rows],
@@ -123,7 +123,7 @@ test("a store that answers at once, and is no promise, does as well", async (t) 
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
 });
 
-test("a store that says that it is done, and never asked what to write, has made no change: it is told so each time, and nothing is sent", async (t) => {
+test("a store that resolves without asking what to write: each such change counts as failed, and nothing is sent", async (t) => {
   const store = new Rows();
   const change = store.change.bind(store);
   let isIdle = true;
@@ -142,7 +142,7 @@ test("a store that says that it is done, and never asked what to write, has made
   assert.equal((await answering).status, 200);
 });
 
-test("a store that makes a change again, for it could not tell whether it was made: what it asks last counts, and each runs once", async (t) => {
+test("a store may make each change twice, with the first undone or kept: each request still runs once", async (t) => {
   const store = new Rows();
   const change = store.change.bind(store);
   // By turns, the store's first change is undone, or is still there when the store makes it again.
@@ -160,7 +160,7 @@ test("a store that makes a change again, for it could not tell whether it was ma
   assert.deepEqual([...server.runs.values()], [1, 1, 1, 1]);
 });
 
-test("the methods of a store are called on it, and its errors on remove and close are not the application's", async (t) => {
+test("the SDK calls the methods of a store on the store, and ignores errors of remove and close", async (t) => {
   class Own extends Rows {
     #private = 0;
     async change(id, to) {
@@ -182,7 +182,7 @@ test("the methods of a store are called on it, and its errors on remove and clos
   await semel.close();
 });
 
-test("a row that another process has settled is not sent any more", async (t) => {
+test("a request whose row another process has removed is not sent again, and its caller gets outcome-lost", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   server.each = (call, serve) => {
@@ -196,7 +196,7 @@ test("a row that another process has settled is not sent any more", async (t) =>
   assert.deepEqual([server.attempts.length, store.rows.size, await semel.pending()], [1, 0, []]);
 });
 
-test("two processes on one store run a request once, and both who wait get the answer", async (t) => {
+test("two processes on one store run a request once, and its caller gets the answer", async (t) => {
   const store = new Rows();
   const { semel: one, server } = await outbox(t, { store });
   let isOver = false;

@@ -55,7 +55,7 @@ function webLocks(t, { refuses, hides } = {}) {
   return asked;
 }
 
-test("who has a beacon lives until it leaves, in its own database", async (t) => {
+test("a tab with a beacon lives until it leaves, and only within its own database", async (t) => {
   webLocks(t);
   const [one, two] = [await lightBeacon("d", "1"), await lightBeacon("d", "2")];
   await lightBeacon("other", "3");
@@ -65,7 +65,7 @@ test("who has a beacon lives until it leaves, in its own database", async (t) =>
   assert.deepEqual(await one.alive(), ["1"]);
 });
 
-test("who watches a tab is told once that it is gone, however often it watched; and may watch it anew then", async (t) => {
+test("a watcher is told once that a tab is gone, however often it watched, and may watch it again after that", async (t) => {
   const asked = webLocks(t);
   const [one, two] = [await lightBeacon("d", "1"), await lightBeacon("d", "2")];
   let told = 0;
@@ -85,7 +85,7 @@ test("who watches a tab is told once that it is gone, however often it watched; 
   assert.equal(told, 2);
 });
 
-test("who has left watches nobody any more, and keeps no lock of another", async (t) => {
+test("a tab that has left watches no other tab, and keeps no lock of another", async (t) => {
   webLocks(t);
   const [one, two, three] = [await lightBeacon("d", "1"), await lightBeacon("d", "2"), await lightBeacon("d", "3")];
   one.watch("2", assert.fail);
@@ -95,13 +95,13 @@ test("who has left watches nobody any more, and keeps no lock of another", async
   assert.deepEqual(await three.alive(), ["3"]);
 });
 
-test("where nobody may ask which locks are held there is no beacon, and no lock is taken", async (t) => {
+test("a tab that may not query locks gets no beacon, and takes no lock", async (t) => {
   const asked = webLocks(t, { hides: new Error("SecurityError") });
   assert.equal(await lightBeacon("d", "1"), undefined);
   assert.deepEqual(asked, []);
 });
 
-test("where the lock is refused, that is the error; where there are none, there is no beacon", async (t) => {
+test("lightBeacon rejects with the error of a refused lock, and gives no beacon where there are no locks", async (t) => {
   webLocks(t, { refuses: new Error("SecurityError") });
   assert.equal((await within(rejection(lightBeacon("d", "1")), "it rejects")).message, "SecurityError");
   delete navigator.locks;

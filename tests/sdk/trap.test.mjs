@@ -29,7 +29,7 @@ const told = ({ code, executed, cause }) => assert.deepEqual([code, executed, ca
 /** The calls of `console.error`, which is not printed. */
 const console_ = (t) => t.mock.method(console, "error", () => {}).mock;
 
-test("who waits as the module traps is told so, whoever calls from then on too, and the next outbox goes on with what is stored", async (t) => {
+test("if the module traps, waiting and later calls reject, and the next outbox goes on with the stored requests", async (t) => {
   const [made, said, store, server, closed] = [modules(t), console_(t), new Rows(), new Stub(), []];
   const { semel } = await outbox(t, { store, server });
   semel.addEventListener("closed", ({ detail }) => closed.push(detail.error.constructor));
@@ -51,7 +51,7 @@ test("who waits as the module traps is told so, whoever calls from then on too, 
   assert.deepEqual([...server.runs.values()], [1, 1]);
 });
 
-test("whatever finds that the module has trapped, nobody is left waiting, and no row is touched", async (t) => {
+test("if the module has trapped, whatever calls it next settles the caller, and no row is touched", async (t) => {
   console_(t);
   /** What makes the SDK call the module again: an answer or a loss of the attempt (`each`), a later call (`then`), or a timeout. */
   const finds = {
@@ -78,7 +78,7 @@ test("whatever finds that the module has trapped, nobody is left waiting, and no
   }
 });
 
-test("a module that traps in the store's transaction changes nothing", async (t) => {
+test("a module that traps before or after the store's change settles its caller, sends nothing, and adds no other row", async (t) => {
   console_(t);
   for (const at of ["change", "committed"]) {
     const [made, server] = [modules(t), new Stub()];
@@ -95,7 +95,7 @@ test("a module that traps in the store's transaction changes nothing", async (t)
   }
 });
 
-test("what an outbox can't begin with, it is not open with", async (t) => {
+test("open rejects and leaves its store if the module traps as the rows are loaded", async (t) => {
   console_(t);
   const [store, server, made] = [new Rows(), new Stub(), modules(t)];
   const left = [];
@@ -105,7 +105,7 @@ test("what an outbox can't begin with, it is not open with", async (t) => {
   assert.deepEqual([message, cause?.constructor, left], ["semel: it is closed", RuntimeError, ["left"]]);
 });
 
-test("a session whose module traps ends alone: who waits is told so, and the next holder goes on with it", async (t) => {
+test("a session whose module traps ends alone: its callers are told, and the next holder goes on with its requests", async (t) => {
   const [made, said, store, server, ended] = [modules(t), console_(t), new sessions.SharedRows(), new sessions.SessionStub(), []];
   const { semel } = await sessions.outbox(t, { server });
   const session = await semel.session("accounts/a", "s", { store, onended: (error) => ended.push(error) });
@@ -125,7 +125,7 @@ test("a session whose module traps ends alone: who waits is told so, and the nex
   assert.deepEqual([recovered, server.effects], [[200, 200], ["x", "y"]]);
 });
 
-test("a session that traps as calls are told to it, or as it is taken over, tells who waits", async (t) => {
+test("a session whose module traps at a call or at the take-over rejects the callers", async (t) => {
   console_(t);
   const made = modules(t);
   const { semel } = await sessions.outbox(t);

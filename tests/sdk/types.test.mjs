@@ -22,11 +22,11 @@ async function compile(...files) {
   return new Promise((resolve) => execFile(process.execPath, args, { timeout: 60_000 }, (error, stdout, stderr) => resolve({ code: error?.code ?? 0, said: stdout + stderr })));
 }
 
-test("what an application writes compiles, and wrong uses do not", { timeout: 60_000 }, async () => {
+test("correct uses of the types compile, and wrong uses do not", { timeout: 60_000 }, async () => {
   assert.deepEqual(await compile("types/usage.ts", "types/wrong.ts"), { code: 0, said: "" });
 });
 
-test("the package exports what its types do, and no more", async () => {
+test("the package exports exactly the classes that its types declare", async () => {
   const declared = [...(await readFile(TYPES, "utf8")).matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
   for (const entry of ["node", "index"]) {
     const exported = await import(new URL(`../../sdk/npm/${entry}.js`, import.meta.url));
@@ -34,14 +34,14 @@ test("the package exports what its types do, and no more", async () => {
   }
 });
 
-test("what has another name in what is built is in no type", async () => {
+test("no type has a member whose name the build shortens", async () => {
   const types = (await readFile(TYPES, "utf8")).replace(/\/\*[\s\S]*?\*\//g, "");
   const members = [...types.matchAll(/(\w+)\??[(:<]/g)].map(([, name]) => name);
   assert.ok(members.includes("requestId") && members.includes("outcome"));
   assert.deepEqual(members.filter((name) => OWN_NAMES.test(name)), []);
 });
 
-test("the class has the members that its type has, and no more", async () => {
+test("the class Semel has exactly the members that its type declares", async () => {
   const [, body] = /export class Semel \{\n([\s\S]*?)\n\}/.exec(await readFile(TYPES, "utf8"));
   const declared = [...body.matchAll(/^ {2}(?:readonly )?(\w+)[(:<]/gm)].map(([, name]) => name);
   const semel = await Semel.open({ url: "https://worker.test", durability: "memory", fetch: () => new Promise(() => {}) });

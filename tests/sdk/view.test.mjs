@@ -16,7 +16,7 @@ function heard(semel) {
   return all;
 }
 
-test("each attempt and the answer are told, with what they are of", async (t) => {
+test("each attempt, its loss and the answer are events with the id, method and URL of the request", async (t) => {
   const { semel, server } = await outbox(t);
   // The first attempt runs, but its answer is lost. The second attempt gets a replay.
   server.each = (call, serve) => {
@@ -34,7 +34,7 @@ test("each attempt and the answer are told, with what they are of", async (t) =>
   ]);
 });
 
-test("an attempt that is refused is told with the code, whether or not it is made again; and so is who gives up, why", async (t) => {
+test("a refused attempt is an event with its code, retried or not, and that code is the cause of a gave-up error", async (t) => {
   const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
   const later = clock(t);
   server.each = (call, serve) => (call.kind === "change" ? problem(500, "rolled-back", { executed: "no" }) : serve());
@@ -53,7 +53,7 @@ test("an attempt that is refused is told with the code, whether or not it is mad
   assert.deepEqual(events.map(([type, { code }]) => [type, code]), [["attempt", undefined], ["refused", "poisoned"], ["recovered", undefined]]);
 });
 
-test("what comes yet of an attempt that has taken its time is told by nobody, nor sent again by a page that goes", async (t) => {
+test("a late answer to a timed-out attempt is no event, and a page that goes does not send the request again", async (t) => {
   const browser = page();
   t.after(leavePage);
   const server = new Stub();
@@ -71,7 +71,7 @@ test("what comes yet of an attempt that has taken its time is told by nobody, no
   assert.equal(server.attempts.length, 2);
 });
 
-test("an attempt that gets no answer in its time is lost", async (t) => {
+test("an attempt that gets no answer in its time is a lost event", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
   server.each = (call, serve) => (call.kind === "change" && call.n === 1 ? hang() : serve());
   const events = heard(semel);
@@ -84,9 +84,9 @@ for (const [whose, stranger] of Object.entries({
   "another server": () => new Response('{"made":true}', { headers: { "content-type": "application/json" } }),
   "a proxy that knows no such site": () => new Response("<h1>404</h1>", { status: 404 }),
   "a redirect": () => new Response(null, { status: 302, headers: { location: "https://elsewhere.test/" } }),
-  "who is cut off before the body": () => new Response(null, { headers: { "semel-status": "executed", "content-length": "34" } }),
+  "a server that is cut off before the body": () => new Response(null, { headers: { "semel-status": "executed", "content-length": "34" } }),
 })) {
-  test(`an answer of no use is told as a lost one, and why a call gave up: that of ${whose}`, async (t) => {
+  test(`an answer that is not Semel's is a lost event, and the cause of a gave-up error: that of ${whose}`, async (t) => {
     const { semel, server } = await outbox(t, { giveUpAfterMs: 60_000 });
     const later = clock(t);
     server.each = (call, serve) => (call.kind === "change" ? stranger() : serve());
@@ -101,7 +101,7 @@ for (const [whose, stranger] of Object.entries({
   });
 }
 
-test("a store that refuses what is written before an attempt is told of, and is why a call gave up; nobody is told that of the row of an answer", async (t) => {
+test("a failing store is a lost event and the cause of giving up before an attempt, but no event for an answer's row", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store, giveUpAfterMs: 60_000 });
   const later = clock(t);
@@ -135,7 +135,7 @@ test("a store that refuses what is written before an attempt is told of, and is 
   assert.equal(events.length, told);
 });
 
-test("an attempt that is refused for good, while the store can't be asked whether another tab has an outcome, is told as refused, and as lost by the store", async (t) => {
+test("a final refusal is a refused event, and a lost event while the store can't say whether another tab has an outcome", async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store });
   const broken = new Error("the store is broken");
@@ -159,7 +159,7 @@ test("an attempt that is refused for good, while the store can't be asked whethe
   assert.deepEqual(events.slice(-3).map(([type]) => type), ["attempt", "refused", "settled"]);
 });
 
-test("what is sent besides requests is lost without an id", async (t) => {
+test("a lost request for the clock is a lost event without a request id", async (t) => {
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "health" && call.n === 1 ? lost() : serve());
   const { semel } = await outbox(t, { server });
@@ -169,7 +169,7 @@ test("what is sent besides requests is lost without an id", async (t) => {
   assert.deepEqual(of, { requestId: undefined, method: "GET", url: `${URL_OF_STUB}/semel/v1/health`, error: new TypeError("fetch failed") });
 });
 
-test("an answer that is no outcome, a pause and what nobody waited for are told with their errors", async (t) => {
+test("the events of a pause and of a recovered failure carry their errors", async (t) => {
   const store = new Rows();
   const server = new Stub();
   server.each = (call, serve) => (call.kind === "change" ? problem(401, "unauthorized", { executed: "no", retry: "after-fix" }) : serve());
@@ -187,7 +187,7 @@ test("an answer that is no outcome, a pause and what nobody waited for are told 
   assert.ok(!events.some(([type]) => type === "settled"), "nobody waited");
 });
 
-test("what is sent besides requests is no attempt of one: the clock, acknowledgements, cancellations", async (t) => {
+test("requests for the clock and cancellations are no attempt events", async (t) => {
   const { semel, server } = await outbox(t, { attemptTimeoutMs: 100 });
   server.each = (call, serve) => (call.kind === "change" && call.deadline > server.now() ? hang() : serve());
   const events = heard(semel);
@@ -200,7 +200,7 @@ test("what is sent besides requests is no attempt of one: the clock, acknowledge
   assert.equal(events.filter(([type]) => type === "attempt").length, server.attempts.length);
 });
 
-test("the snapshot counts what waits in this tab; it is the same until something changes, and never changes itself", async (t) => {
+test("a snapshot counts what waits in this tab, is frozen, and is the same object until something changes", async (t) => {
   const server = new Stub();
   let refused = 1;
   const waiting = [];
@@ -233,7 +233,7 @@ test("the snapshot counts what waits in this tab; it is the same until something
   assert.equal(shown.length, told);
 });
 
-test("who is told may make a request, subscribe and stop at once", async (t) => {
+test("a subscriber may make a request, subscribe and unsubscribe as it is told", async (t) => {
   const { semel, server } = await outbox(t);
   let made;
   const stops = [];
@@ -252,7 +252,7 @@ test("who is told may make a request, subscribe and stop at once", async (t) => 
   for (const stop of stops) stop();
 });
 
-test("who has stopped is told nothing more, also where another stops it as both are about to be told", async (t) => {
+test("a subscriber that has stopped is told nothing more, also if another stops it as both are about to be told", async (t) => {
   const { semel } = await outbox(t);
   const told = [];
   let stop;
@@ -262,7 +262,7 @@ test("who has stopped is told nothing more, also where another stops it as both 
   assert.deepEqual(told, [0]);
 });
 
-test("who throws keeps nobody else from being told", async (t) => {
+test("a subscriber that throws does not keep others from being told, and its error is reported", async (t) => {
   const { semel } = await outbox(t);
   const told = [];
   semel.subscribe(({ pending }) => {

@@ -63,7 +63,7 @@ function deaf(name) {
 }
 
 for (const name of ["load", "presence", "alive"]) {
-  test(`open says that the store does not answer: ${name}`, LIMIT, async (t) => {
+  test(`open rejects with store-blocked after 30 seconds if the store does not answer: ${name}`, LIMIT, async (t) => {
     const pass = holdTimers(t);
     const { store, told, answer } = deaf(name);
     const server = new Stub();
@@ -76,7 +76,7 @@ for (const name of ["load", "presence", "alive"]) {
     assert.equal(told.left, 1);
   });
 
-  test(`session says that its store does not answer: ${name}`, LIMIT, async (t) => {
+  test(`session rejects with store-blocked after 30 seconds if its store does not answer: ${name}`, LIMIT, async (t) => {
     const { semel, server } = await sessions.outbox(t);
     const { store, told, answer } = deaf(name);
     const pass = holdTimers(t);
@@ -91,7 +91,7 @@ for (const name of ["load", "presence", "alive"]) {
   });
 }
 
-test("pending says that the store does not answer, of an outbox, of a session and of the two together; both go on", LIMIT, async (t) => {
+test("pending of an outbox, a session or both rejects with store-blocked if the store does not answer, and both go on", LIMIT, async (t) => {
   const { semel } = await sessions.outbox(t);
   const own = new sessions.SharedRows();
   const session = await semel.session("accounts/a", "s", { store: own });
@@ -109,7 +109,7 @@ test("pending says that the store does not answer, of an outbox, of a session an
   assert.equal((await sessions.deposit(session, "x")).status, 200);
 });
 
-test("close leaves no timer of a store that never answers, which would keep a process up", LIMIT, async (t) => {
+test("close clears all timers for stores that never answer", LIMIT, async (t) => {
   const slow = new Rows();
   const { semel } = await sessions.outbox(t, { store: slow });
   const own = new sessions.SharedRows();
@@ -137,7 +137,7 @@ test("close leaves no timer of a store that never answers, which would keep a pr
   assert.equal(running.size, 0);
 });
 
-test("what is stored by a store that never answers is sent by nobody, and unknown: by giveUpAfterMs, and by close", LIMIT, async (t) => {
+test("a request at a store that never answers is not sent, and unknown after giveUpAfterMs or close", LIMIT, async (t) => {
   const store = new Rows();
   const { semel, server } = await outbox(t, { store, giveUpAfterMs: 20 });
   store.before = hang;
@@ -152,7 +152,7 @@ test("what is stored by a store that never answers is sent by nobody, and unknow
 });
 
 for (const isAborted of [false, true]) {
-  test(`an id of one's own, ${isAborted ? "aborted" : "refused"} by a slow store, may have run before, also once its caller has left`, LIMIT, async (t) => {
+  test(`a request with its own id that is ${isAborted ? "aborted" : "refused"} at a slow store is recovered as unknown after its caller left`, LIMIT, async (t) => {
     const store = new Rows();
     const { semel } = await outbox(t, { store, giveUpAfterMs: 20 });
     const recovered = new Promise((resolve) => (semel.onrecovered = resolve));
@@ -173,7 +173,7 @@ for (const isAborted of [false, true]) {
   });
 }
 
-test("what asks for an answer on a store that never answers ends by its signal", LIMIT, async (t) => {
+test("outcome at a store that never answers ends by its signal", LIMIT, async (t) => {
   const store = new Rows();
   const { semel } = await outbox(t, { store });
   store.before = hang;
@@ -183,7 +183,7 @@ test("what asks for an answer on a store that never answers ends by its signal",
   assert.equal((await waiting).name, "AbortError");
 });
 
-test("a read ends by its signal though the headers never come", LIMIT, async (t) => {
+test("a read ends by its signal if its headers never come", LIMIT, async (t) => {
   const { semel } = await outbox(t, { headers: hang });
   const stop = new AbortController();
   const waiting = rejection(semel.fetch("/accounts/a", { signal: stop.signal }));

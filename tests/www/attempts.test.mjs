@@ -6,7 +6,7 @@ import { ATTEMPTS_MAX } from "../../www/lab/limits.js";
 import { gate, settled } from "./fakes.mjs";
 import { LANES, NO_DEPOSIT, Net, isBroken } from "./net.mjs";
 
-test("a client that stops waiting takes nothing back: the attempt arrives, and its late answer is unheard", async () => {
+test("an attempt whose client stops waiting still arrives, and its late answer is lost", async () => {
   for (const lane of LANES) {
     const net = new Net({ delay: 4_000 });
     const giveUp = new AbortController();
@@ -25,7 +25,7 @@ test("a client that stops waiting takes nothing back: the attempt arrives, and i
   }
 });
 
-test("a client that stopped waiting before sends nothing", async () => {
+test("a client whose signal was aborted before sends nothing", async () => {
   const net = new Net();
   const reason = new Error("no more");
   const sent = net.send("naive", 1, { method: "POST", signal: AbortSignal.abort(reason) });
@@ -33,7 +33,7 @@ test("a client that stopped waiting before sends nothing", async () => {
   assert.deepEqual([sent.told, net.log], [reason, []]);
 });
 
-test("a client that stops waiting while its attempt is being recorded is told so at once", async () => {
+test("a client that stops waiting while its attempt is being recorded is told so at once, and the attempt still arrives", async () => {
   const net = new Net({ delay: 4_000 });
   const { open, opened } = gate();
   net.record = ({ fate, answer }) => (fate === "sent" && answer === "waiting" ? opened : undefined);
@@ -48,7 +48,7 @@ test("a client that stops waiting while its attempt is being recorded is told so
   assert.deepEqual([net.calls.length, net.last[0].answer], [1, "lost"]);
 });
 
-test("a signal that aborts after the answer changes nothing, and is no longer listened to", async () => {
+test("a signal that aborts after the answer changes nothing, and has no listener left", async () => {
   const net = new Net();
   const giveUp = new AbortController();
   let listeners = 0;
@@ -65,7 +65,7 @@ test("a signal that aborts after the answer changes nothing, and is no longer li
   assert.deepEqual([net.last[0].fate, net.last[0].answer, net.log.length], ["executed", "came", 3]);
 });
 
-test("of what is no deposit nothing is recorded and nothing marked, and the network treats it the same", async () => {
+test("a request that is no deposit is not recorded or marked, and the network treats it like any other", async () => {
   const net = new Net({ twice: 100 });
   assert.equal((await net.see("semel", NO_DEPOSIT, { headers: { "x-own": "1" } })).status, 200);
   assert.deepEqual(net.calls.map(({ headers }) => Object.fromEntries(headers)), Array(2).fill({ "x-own": "1" }));
@@ -88,7 +88,7 @@ test("of what is no deposit nothing is recorded and nothing marked, and the netw
   assert.deepEqual([sent.told.name, late.calls.length, late.log.length], ["AbortError", 1, 1]);
 });
 
-test("what is no deposit counts for no click: after many of them, a lost attempt is still recorded", async () => {
+test("requests that are no deposits do not count as attempts of a click", async () => {
   const net = new Net({ loseRequests: 100 });
   for (let k = 0; k <= ATTEMPTS_MAX; k += 1) await net.see("semel", NO_DEPOSIT);
   await net.see("semel", 1);
@@ -96,11 +96,11 @@ test("what is no deposit counts for no click: after many of them, a lost attempt
 });
 
 for (const [name, settings, what] of [
-  ["offline", { offline: 1 }, "and offline for hours"],
-  ["offline and twice", { offline: 1, twice: 100 }, "with copies"],
+  ["offline", { offline: 1 }, "while the page stays offline"],
+  ["offline and duplicated", { offline: 1, twice: 100 }, "with copies"],
   ["lost on the way", { loseRequests: 100 }, "by chance"],
 ]) {
-  test(`past so many attempts of a click by one client those that are ${name} are not recorded, ${what}`, async () => {
+  test(`past the limit of attempts of a click by one client, those that are ${name} are not recorded, ${what}`, async () => {
     const net = new Net(settings);
     for (let k = 0; k < ATTEMPTS_MAX + 20; k += 1) for (const lane of LANES) await net.see(lane, 1);
     assert.equal(net.records.size, 2 * ATTEMPTS_MAX, "each lane for itself");
@@ -110,7 +110,7 @@ for (const [name, settings, what] of [
   });
 }
 
-test("however many there were, what reaches the server is on record before, though it was sent offline", async () => {
+test("past the limit of attempts, one that was sent offline and reaches the server is recorded before it does", async () => {
   for (const lane of LANES) {
     const net = new Net({ offline: 1 });
     for (let k = 0; k < ATTEMPTS_MAX; k += 1) await net.see(lane);
@@ -133,7 +133,7 @@ test("however many there were, what reaches the server is on record before, thou
   }
 });
 
-test("however many there were, one leaves only once it is on record", async () => {
+test("past the limit of attempts, one that arrives leaves only once it is recorded", async () => {
   const net = new Net({ offline: 1 });
   for (let k = 0; k < ATTEMPTS_MAX; k += 1) await net.see();
   const { open, opened } = gate();
@@ -147,7 +147,7 @@ test("however many there were, one leaves only once it is on record", async () =
   assert.equal(sent.told.status, 200);
 });
 
-test("past so many attempts one that is given up and arrives is on record as unheard", async () => {
+test("past the limit of attempts, one that is given up and arrives is recorded as executed, with its answer lost", async () => {
   const net = new Net({ offline: 1 });
   for (let k = 0; k < ATTEMPTS_MAX; k += 1) await net.see();
   Object.assign(net.settings, { delay: 4_000, offline: 0 });

@@ -20,28 +20,28 @@ async function pageOf(t, sizes) {
   return folder;
 }
 
-test("a page below its limit says what it has", async (t) => {
+test("a page below its limit reports its size", async (t) => {
   const says = await checkPageSize(await pageOf(t, { "assets/lab.js": 100_000, "assets/semel.wasm": 49_000 }));
   assert.match(says, /^149,\d{3} of 150,000 bytes brotli$/);
 });
 
-test("a page above its limit fails the build, whichever of its files it is", async (t) => {
+test("a page above its limit fails the build, whichever of its files make it too large", async (t) => {
   for (const sizes of [{ "assets/lab.js": LIMIT_BYTES }, { "index.html": LIMIT_BYTES }, { "assets/page.css": 80_000, "assets/semel.wasm": 80_000 }]) {
     await assert.rejects(checkPageSize(await pageOf(t, sizes)), (error) => error instanceof StepError && /^The page is too large: 1[56]\d,\d{3} of 150,000 bytes brotli\.$/.test(error.message) && error.advice.length > 0);
   }
 });
 
-test("what the page does not load does not count", async (t) => {
+test("files that the page does not load do not count", async (t) => {
   await checkPageSize(await pageOf(t, { "docs/protocol.html": 2 * LIMIT_BYTES, "inspector.html": LIMIT_BYTES, "assets/inspector-ABCDEFGH.js": LIMIT_BYTES }));
 });
 
-test("what can be made smaller counts as it is sent", async (t) => {
+test("a file counts by its compressed size", async (t) => {
   const folder = await pageOf(t, {});
   await writeFile(join(folder, "assets/lab.js"), "a".repeat(10 * LIMIT_BYTES));
   assert.match(await checkPageSize(folder), /^\d{1,3} of/);
 });
 
-test("what is bundled and no source fails the build, whether or not a source's name begins like it", () => {
+test("a bundled file that is not among the sources fails the build, also if its path begins like that of a source", () => {
   const sources = ["www", "sdk/npm/index.js"];
   checkInputs(["www/lab/main.js", "sdk/npm/index.js", "node_modules/idb/build/index.js"], sources);
   for (const input of ["sdk/npm/session.js", "www2/main.js", "sdk/npm/index.js2"]) {
@@ -49,11 +49,11 @@ test("what is bundled and no source fails the build, whether or not a source's n
   }
 });
 
-test("a template is filled with its values, as they are and wherever they stand", () => {
+test("a template is filled with its values, unchanged and in every place", () => {
   assert.equal(fill("<a>{{one}}</a>{{two}}{{one}}", { one: "$& {{two}}", two: "", three: "3" }), "<a>$& {{two}}</a>$& {{two}}");
   assert.equal(fill("{ {one} } {{ one }}", {}), "{ {one} } {{ one }}");
 });
 
-test("a template that asks for what nobody gives fails the build, and says what", () => {
+test("a template that asks for a value that is not given fails the build, which names it", () => {
   assert.throws(() => fill("{{one}}{{none}}", { one: "1" }), (error) => error instanceof StepError && error.message.includes("none"));
 });

@@ -26,8 +26,8 @@ async function left({ clicks = 1, prepare = () => {} } = {}) {
 
 const look = (world) => world.clock.pass(LOOK_MS);
 
-describe("what a page has left that is gone", () => {
-  test("is told once, with how much each client had open, and the naive client has forgotten it", async () => {
+describe("clicks that a closed page has left", () => {
+  test("are reported once, with how many each client had open, and the naive client has forgotten them", async () => {
     const { world, two } = await left({
       clicks: 4,
       prepare: async (_, { journal }) => {
@@ -49,14 +49,14 @@ describe("what a page has left that is gone", () => {
     assert.equal(world.clicks.get(4).naiveMs, atMs);
   });
 
-  test("is told where the naive client alone had something open", async () => {
+  test("are reported if only the naive client had one open", async () => {
     const { world, two } = await left({ prepare: (_, { journal }) => journal.change(1, { semel: "answered" }) });
     two.run.watch();
     await look(world);
     assert.deepEqual([world.events, world.clicks.get(1).naive], [[{ kind: "left", by: 2, naive: 1, semel: 0, from: 1 }], "forgotten"]);
   });
 
-  test("is found while a run is under way, here or elsewhere", async () => {
+  test("are found while a run is under way on another page", async () => {
     const { world, one, two } = await left();
     const three = await world.open();
     await three.journal.startRun({ total: 1_000 });
@@ -68,7 +68,7 @@ describe("what a page has left that is gone", () => {
     assert.ok(world.clicks.get(1).page !== one.name, "Semel has it again");
   });
 
-  test("is looked for again only when the last look is over", async () => {
+  test("are not looked for again before the last look is over", async () => {
     const { world, two } = await left();
     let looks = 0;
     world.onquery = () => ((looks += 1), new Promise(() => {}));
@@ -77,14 +77,14 @@ describe("what a page has left that is gone", () => {
     assert.deepEqual([looks, world.lock("semel lab a go on")], [1, { held: ["page-2"], waiting: [] }]);
   });
 
-  test("counts what Semel has gone on with since then, once", async () => {
+  test("are reported together with those that Semel has recovered since", async () => {
     const { world, two } = await left({ clicks: 2, prepare: (_, { journal }) => journal.change(1, { naive: "answered", semel: "answered", isRecovered: true }) });
     two.run.watch();
     await look(world);
     assert.deepEqual(world.events, [{ kind: "left", by: 2, naive: 1, semel: 2, from: 1 }]);
   });
 
-  test("is told of the tab that left it, and of each apart, whoever was gone before", async () => {
+  test("are reported for each closed tab apart, and not for a tab that left nothing open", async () => {
     const world = new World();
     const pages = [await world.open(), await world.open(), await world.open()];
     for (const page of pages) await page.run.click();
@@ -96,7 +96,7 @@ describe("what a page has left that is gone", () => {
     assert.deepEqual(world.events, [2, 3].map((from) => ({ kind: "left", by: 4, naive: 1, semel: 1, from })));
   });
 
-  test("is nothing where all is answered, or its page is there, or it is this one", async () => {
+  test("are not reported if all are answered, or their page is open, or it is this page", async () => {
     const world = new World();
     const [one, two] = [await world.open(), await world.open()];
     for (const page of [one, two, one]) await page.run.click();
@@ -113,7 +113,7 @@ describe("what a page has left that is gone", () => {
     assert.deepEqual([world.events, world.handed.semel.length, world.log.filter(([what]) => what === "ask")], [[], 3, []]);
   });
 
-  test("is not a click of a page that came while this one looked round", async () => {
+  test("do not include a click of a page that opened while this page was looking", async () => {
     const { world, two } = await left();
     let three;
     world.onquery = async () => {
@@ -126,7 +126,7 @@ describe("what a page has left that is gone", () => {
     assert.deepEqual([world.clicks.get(2).naive, world.clicks.get(2).page, world.clicks.get(2).isLeft], ["waiting", three.name, undefined]);
   });
 
-  test("is as it is on record: an answer that its page could not tell any more stands", async () => {
+  test("are taken as recorded: an answer that this page was not told of stands", async () => {
     const { world, two } = await left({
       prepare: async (world, { journal }) => {
         await world.open();
@@ -147,16 +147,16 @@ describe("what a page has left that is gone", () => {
 
 describe("a click whose page is gone", () => {
   for (const [name, prepare, isHanded] of [
-    ["neither stored nor logged is handed to Semel", () => {}, true],
-    ["stored goes on by itself", (world) => world.stored.add(1), false],
-    ["logged as executed is made", (world) => world.logged.set("1-semel-x", "executed"), false],
-    ["logged as replayed is made", (world) => world.logged.set("1-semel-x", "replayed"), false],
-    ["logged as both is made", (world) => world.logged.set("1-semel-x", "attempt-expired").set("1-semel-y", "executed"), false],
-    ["stored and logged goes on by itself", (world) => world.stored.add(1) && world.logged.set("1-semel-x", "executed"), false],
-    ["logged as come too late is not made", (world) => world.logged.set("1-semel-x", "attempt-expired"), true],
-    ["logged for the naive client alone is not made", (world) => world.logged.set("1-naive-x", "executed"), true],
-    ["not in a log that is full may be made", (world) => (world.isFull = true), false],
-    ["is not another one whose number begins the same", (world) => world.logged.set("11-semel-x", "executed") && world.stored.add(11), true],
+    ["is handed to Semel if it is neither stored nor logged", () => {}, true],
+    ["goes on by itself if it is stored", (world) => world.stored.add(1), false],
+    ["counts as answered if it is logged as executed", (world) => world.logged.set("1-semel-x", "executed"), false],
+    ["counts as answered if it is logged as replayed", (world) => world.logged.set("1-semel-x", "replayed"), false],
+    ["counts as answered if one attempt is logged as expired and another as executed", (world) => world.logged.set("1-semel-x", "attempt-expired").set("1-semel-y", "executed"), false],
+    ["goes on by itself if it is both stored and logged", (world) => world.stored.add(1) && world.logged.set("1-semel-x", "executed"), false],
+    ["is handed to Semel if it is logged only as expired", (world) => world.logged.set("1-semel-x", "attempt-expired"), true],
+    ["is handed to Semel if only the attempt of the naive client is logged", (world) => world.logged.set("1-naive-x", "executed"), true],
+    ["is not handed to Semel if the log is full, since it may have been made", (world) => (world.isFull = true), false],
+    ["is handed to Semel if only a click whose number begins the same is stored and logged", (world) => world.logged.set("11-semel-x", "executed") && world.stored.add(11), true],
   ]) {
     test(name, async () => {
       const { world, two } = await left({ prepare });
@@ -169,7 +169,7 @@ describe("a click whose page is gone", () => {
     });
   }
 
-  test("is handed over on the second look, not on the first", async () => {
+  test("is handed over at the second look, not at the first", async () => {
     const { world, two } = await left();
     two.run.watch();
     await world.clock.pass(LOOK_MS - 1);
@@ -183,7 +183,7 @@ describe("a click whose page is gone", () => {
     assert.deepEqual(world.handed.semel, [["page-2", 1]]);
   });
 
-  test("is not handed over by a page that sees it for the first time, though another has seen it before", async () => {
+  test("is not handed over at a page's first look, though another page has seen it before", async () => {
     const { world, two } = await left();
     two.run.watch();
     await world.clock.pass(100);
@@ -198,7 +198,7 @@ describe("a click whose page is gone", () => {
     assert.deepEqual(world.handed.semel, [["page-3", 1]]);
   });
 
-  test("waits while the server is down: whether it is made can't be known then", async () => {
+  test("waits while the server is down", async () => {
     const { world, two } = await left();
     world.isDown = true;
     two.run.watch();
@@ -209,7 +209,7 @@ describe("a click whose page is gone", () => {
     assert.deepEqual(world.handed.semel, [["page-2", 1]]);
   });
 
-  test("is looked for again where a look fails", async (t) => {
+  test("is looked for again if a look fails", async (t) => {
     const told = t.mock.method(console, "error", () => {});
     const { world, two } = await left();
     world.unreadable = 2;
@@ -219,7 +219,7 @@ describe("a click whose page is gone", () => {
     assert.equal(told.mock.callCount(), 2);
   });
 
-  test("is looked for in the store first and in the log then: what leaves the store in between is in the log", async () => {
+  test("is looked for in the store first and then in the log, so that one that is settled in between is found", async () => {
     const { world, two } = await left({ prepare: (world) => world.stored.add(1) });
     two.run.watch();
     await world.clock.pass(LOOK_MS - 1);
@@ -242,7 +242,7 @@ describe("a click whose page is gone", () => {
     assert.equal(world.clicks.get(1).semel, "answered");
   });
 
-  test("is not handed over, nor its answer changed, where Semel has recovered it meanwhile", async () => {
+  test("is not handed over, and its answer stays, if another page has recorded its answer meanwhile", async () => {
     for (const isMade of [true, false]) {
       const { world, two } = await left();
       two.run.watch();
@@ -255,7 +255,7 @@ describe("a click whose page is gone", () => {
     }
   });
 
-  test("is handed over once by two pages that go on at once, whether they are told of each other or not", async () => {
+  test("is handed over once if two pages look at once, whether they are told of each other or not", async () => {
     for (const isTold of [true, false]) {
       const { world, two } = await left({ clicks: 3 });
       const three = await world.open();
@@ -268,7 +268,7 @@ describe("a click whose page is gone", () => {
     }
   });
 
-  test("is left again when the page is gone that it was handed to, and found on a second look again", async () => {
+  test("is found again, on a second look, when the page that it was handed to is gone", async () => {
     const { world, two } = await left();
     const three = await world.open();
     two.run.watch();
@@ -285,7 +285,7 @@ describe("a click whose page is gone", () => {
     assert.equal(world.clicks.get(1).page, other.name);
   });
 
-  test("is left alone where another page that was gone at once had it in between", async () => {
+  test("is not handed over at once if another page that is gone had it in between", async () => {
     const { world, two } = await left();
     two.run.watch();
     await world.clock.pass(LOOK_MS - 1);

@@ -20,8 +20,8 @@ const many = (...attempts) => attempts.map((one, k) => ({ ...one, id: `1-naive-$
 const lane = (attempts, { logged = log(), nowMs = SOON_MS, state = "waiting" } = {}) => laneOf({ naive: state, semel: "other" }, "naive", attempts, logged, nowMs);
 const texts = (attempts, options) => lane(attempts, options).marks.map(({ text }) => text);
 
-describe("what became of an attempt", () => {
-  test("is what the page saw, until the log says otherwise", () => {
+describe("the outcome of an attempt", () => {
+  test("is what the page saw if the log has nothing of it", () => {
     for (const fate of ["sent", "lost", "executed", "replayed", "late", "refused"]) assert.equal(outcomeOf(attempt({ fate }), log(), SOON_MS).fate, fate);
   });
 
@@ -36,14 +36,14 @@ describe("what became of an attempt", () => {
     }
   });
 
-  test("of one that is on its way is open until it was silent too long: then it did not arrive", () => {
+  test("of an attempt under way is open until it was silent too long, and then it is lost", () => {
     const last = SENT_MS + SILENT_MS_MAX;
     assert.equal(outcomeOf(onItsWay(), log(), last).fate, "sent");
     assert.equal(outcomeOf(onItsWay(), log(), last + 1).fate, "lost");
     assert.equal(outcomeOf(attempt(), log(), last + 1).fate, "executed", "one that was heard of stays what it was");
   });
 
-  test("was unheard if it reached the server and nobody got the answer", () => {
+  test("is unheard if the attempt reached the server and nobody got the answer", () => {
     const isUnheard = (seen, nowMs, ...entries) => outcomeOf(seen, log(...entries), nowMs).isUnheard;
     const logged = ["1-naive-a", "executed"];
     assert.equal(isUnheard(attempt(), SOON_MS), false);
@@ -59,14 +59,14 @@ describe("what became of an attempt", () => {
     assert.equal(isUnheard(onItsWay(), SILENT_MS), false);
   });
 
-  test("carries what else is drawn of it", () => {
+  test("carries the id, whether it is a copy, why it was lost, and the times", () => {
     const outcome = outcomeOf(lost("offline", { isCopy: true }), log(), SOON_MS);
     assert.deepEqual(outcome, { id: "1-naive-a", fate: "lost", status: undefined, isUnheard: false, isCopy: true, why: "offline", startMs: SENT_MS, endMs: SENT_MS + 20 });
   });
 });
 
 describe("the attempts of a click", () => {
-  test("are by lane, in the order in which they were sent, whatever the order in which they are stored", () => {
+  test("are grouped by lane, in the order in which they were sent, whatever order they are stored in", () => {
     const all = [attempt({ id: "late", sentMs: 30 }), attempt({ id: "semel", lane: "semel", sentMs: 20 }), attempt({ id: "early", sentMs: 10 })];
     const { naive, semel } = byLane(new Map(all.map((one) => [one.id, one])).values());
     const ids = (list) => list.map(({ id }) => id);
@@ -74,7 +74,7 @@ describe("the attempts of a click", () => {
     assert.deepEqual(byLane([]), { naive: [], semel: [] });
   });
 
-  test("have a copy after what it is one of, though both were sent at once", () => {
+  test("put a copy after its original if both were sent at once", () => {
     const [first, copy] = [attempt({ id: "b" }), attempt({ id: "a", isCopy: true })];
     for (const stored of [[first, copy], [copy, first]]) assert.deepEqual(byLane(stored).naive, [first, copy]);
   });
@@ -101,7 +101,7 @@ describe("a lane of a click", () => {
     assert.deepEqual(texts([onItsWay()], { nowMs: SILENT_MS }), ["lost"], "nobody knows why");
   });
 
-  test("counts what was executed, and from the second on it is executed again", () => {
+  test("counts executions, and marks each after the first as executed again", () => {
     const attempts = many(attempt(), lost("request"), attempt({ answer: "lost" }), attempt());
     const { marks, executed } = lane(attempts);
     assert.equal(executed, 3);
@@ -115,7 +115,7 @@ describe("a lane of a click", () => {
     assert.deepEqual(lane([]), { marks: [], executed: 0, result: { kind: "open", text: "under way" } });
   });
 
-  test("draws four and more in a row of one fate as one, with the ids of all", () => {
+  test("draws four or more in a row with one fate as one mark, with all their ids", () => {
     const offline = lost("offline");
     assert.equal(lane(many(offline, offline, offline)).marks.length, 3);
     const attempts = many(attempt(), offline, offline, offline, offline, attempt());
@@ -128,7 +128,7 @@ describe("a lane of a click", () => {
     assert.equal(lane(ended).marks[0].endMs, 103);
   });
 
-  test("does not draw as one what had another fate, or was heard", () => {
+  test("does not draw attempts as one mark if their fate differs, or only some were heard", () => {
     const heard = attempt({ fate: "replayed" });
     const unheard = attempt({ fate: "replayed", answer: "lost" });
     assert.deepEqual(lane(many(heard, heard, unheard, unheard)).marks.map(({ count }) => count), [1, 1, 1, 1]);
@@ -139,7 +139,7 @@ describe("a lane of a click", () => {
     assert.deepEqual(lane(executed).marks.map(({ fate, count, text }) => [fate, count, text]), [["executed", 1, "executed"], ["again", 4, "4 times executed again"]]);
   });
 
-  test("says of what is drawn as one each thing that was, and how often", () => {
+  test("lists in the words of a mark for many each kind of attempt, with its count", () => {
     const [way, offline] = [lost("request"), lost("offline")];
     assert.deepEqual(texts(many(way, offline, offline, way, offline)), ["2 times lost, lost on the way; 3 times lost, offline"]);
     assert.deepEqual(texts(many(offline, offline, offline, lost("server"))), ["3 times lost, offline; once lost, the server was down"]);
@@ -150,7 +150,7 @@ describe("a lane of a click", () => {
     assert.equal(lane(many(copy, copy, copy, copy)).marks[0].isCopy, true);
   });
 
-  test("says what a click has come to", () => {
+  test("has a result for each state of a click and number of executions", () => {
     const once = [attempt()];
     const result = (state, attempts) => lane(attempts, { state }).result;
     const cases = [
@@ -185,23 +185,23 @@ describe("the totals", () => {
   const quiet = { naive: { sent: 0, endMs: -Infinity }, semel: { sent: 0, endMs: -Infinity } };
   const totals = (clicks, { naive = 10, semel = 10, asOfMs = 1_000, counts = quiet } = {}) => totalsOf(clicks, { accounts: { naive: account(naive), semel: account(semel) }, asOfMs }, counts);
 
-  test("are of all clicks, and each lane's difference is to what was clicked", () => {
+  test("count all clicks, and a lane's difference is its balance less what was clicked", () => {
     const { clicks, clicked, lanes } = totals(new Set([click(), click(), click()]).values(), { naive: 50, semel: 20 });
     assert.deepEqual([clicks, clicked], [3, 3 * AMOUNT]);
     assert.deepEqual([lanes.naive.balance, lanes.naive.difference, lanes.semel.balance, lanes.semel.difference], [50, 20, 20, -10]);
   });
 
-  test("know no difference before the server has said anything", () => {
+  test("have no difference before the server has told a balance", () => {
     const { lanes } = totalsOf([click()], { accounts: {}, asOfMs: 0 }, quiet);
     assert.deepEqual(lanes.naive, { balance: undefined, open: 0, forgotten: 0, isSettled: false, difference: undefined });
   });
 
-  test("count what is open and what is forgotten, each lane for itself", () => {
+  test("count open and forgotten clicks for each lane", () => {
     const { lanes } = totals([click({ naive: "waiting" }), click({ semel: "paused" }), click({ semel: "waiting" }), click({ naive: "forgotten" }), click({ semel: "failed" })]);
     assert.deepEqual([lanes.naive.open, lanes.naive.forgotten, lanes.semel.open, lanes.semel.forgotten], [1, 1, 2, 0]);
   });
 
-  test("are settled in a lane once nothing is open in it and the server was asked after its last answer", () => {
+  test("are settled in a lane if no click is open and the server was asked after the last answer", () => {
     const isSettled = (clicks, asOfMs) => {
       const { naive, semel } = totals(clicks, { asOfMs }).lanes;
       return [naive.isSettled, semel.isSettled];
@@ -218,24 +218,24 @@ describe("the totals", () => {
     assert.deepEqual(isSettled([], 0), [true, true]);
   });
 
-  test("are not settled in a lane while something of it is on its way", () => {
+  test("are not settled in a lane while an attempt of it is under way", () => {
     const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 1, endMs: -Infinity } } }).lanes;
     assert.deepEqual([naive.isSettled, semel.isSettled], [false, true]);
   });
 
-  test("are not settled in a lane before the server was asked after the last of it arrived, whoever heard of that", () => {
+  test("are not settled in a lane if the server was asked before its last attempt ended", () => {
     for (const [endMs, isSettled] of [[999, true], [1_000, false], [1_001, false]]) {
       const { naive, semel } = totals([click()], { counts: { ...quiet, naive: { sent: 0, endMs } } }).lanes;
       assert.deepEqual([naive.isSettled, semel.isSettled], [isSettled, true]);
     }
   });
 
-  test("tell how many Semel has answered with an outcome", () => {
+  test("count the clicks that Semel answered with an outcome", () => {
     assert.equal(totals([click(), click({ semel: "waiting" }), click({ semel: "failed" })]).answered, 1);
   });
 });
 
-test("the counts are of what reached the server, as it is drawn and as it was logged, each lane for itself", () => {
+test("the counts are of attempts that reached the server, as drawn and as logged, for each lane", () => {
   const attempts = [
     onItsWay({ id: "1-naive-a" }),
     lost("server", { id: "1-naive-b" }),

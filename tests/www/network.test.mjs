@@ -27,7 +27,7 @@ test("without a fault an attempt is sent, executed and answered, and the client 
   }
 });
 
-test("an attempt is on record as sent before anything of it leaves, a copy as well", async () => {
+test("an attempt is recorded as sent before it leaves, and so is its copy", async () => {
   const net = new Net({ twice: 100 });
   const gates = [gate(), gate()];
   let saved = 0;
@@ -45,7 +45,7 @@ test("an attempt is on record as sent before anything of it leaves, a copy as we
   assert.deepEqual(net.calls.map(({ headers }) => headers.get("lab-attempt")), [first, copy]);
 });
 
-test("a lost request never reaches the server, and its client sees a broken connection some time after", async () => {
+test("a lost request never reaches the server, and its client sees a broken connection a while later", async () => {
   for (const lane of LANES) {
     const net = new Net({ loseRequests: 100 });
     const sent = net.send(lane);
@@ -59,7 +59,7 @@ test("a lost request never reaches the server, and its client sees a broken conn
   }
 });
 
-test("of a lost answer the fate is known, and the client sees a broken connection", async () => {
+test("the fate of an attempt whose answer is lost is recorded, and its client sees a broken connection", async () => {
   for (const [status, fate] of [["executed", "executed"], ["replayed", "replayed"], ["attempt-expired", "late"], ["unauthorized", "refused"]]) {
     const net = new Net({ loseAnswers: 100 });
     net.answer = () => new Response("{}", { headers: { "semel-status": status } });
@@ -72,7 +72,7 @@ test("of a lost answer the fate is known, and the client sees a broken connectio
   }
 });
 
-test("the naive server has no Semel-Status: its status says what became of an attempt", async () => {
+test("without a Semel-Status, as at the naive server, the fate of an attempt is read from its HTTP status", async () => {
   for (const [status, fate] of [[200, "executed"], [204, "executed"], [400, "refused"], [503, "refused"]]) {
     const net = new Net();
     net.answer = () => new Response(null, { status });
@@ -82,7 +82,7 @@ test("the naive server has no Semel-Status: its status says what became of an at
   assert.deepEqual(["executed", "replayed", "attempt-expired", "failed", "unavailable"].map(fateByStatus), ["executed", "replayed", "late", "refused", "refused"]);
 });
 
-test("an answer that may have no body has none", async () => {
+test("an answer with a status that allows no body has none", async () => {
   for (const status of [204, 205, 304]) {
     const net = new Net();
     net.answer = () => new Response(null, { status });
@@ -91,7 +91,7 @@ test("an answer that may have no body has none", async () => {
   }
 });
 
-test("where the server is down or the answer breaks off, that is why, and the log may know better", async () => {
+test("if the server is down or its answer breaks off, the attempt is recorded as lost by the server", async () => {
   for (const answer of [
     () => Promise.reject(new TypeError("refused")),
     () => new Response(new ReadableStream({ pull: (controller) => controller.error(new TypeError("broke off")) })),
@@ -108,7 +108,7 @@ test("where the server is down or the answer breaks off, that is why, and the lo
   }
 });
 
-test("what is sent twice is executed as often as the server says, and nobody hears the answer to the copy", async () => {
+test("a request that is sent twice has the fates that the server tells, and nobody hears the answer to the copy", async () => {
   for (const lane of LANES) {
     const net = new Net({ twice: 100 });
     let served = 0;
@@ -125,7 +125,7 @@ test("what is sent twice is executed as often as the server says, and nobody hea
   }
 });
 
-test("a copy arrives where its original is lost, and a copy that fails is nobody's error", async () => {
+test("a copy arrives even if its original is lost, and a copy that fails causes no error of its own", async () => {
   const lost = new Net({ twice: 100, loseRequests: 100 });
   isBroken(await lost.see());
   assert.deepEqual(lost.last.map(({ isCopy, fate }) => [isCopy, fate]), [[false, "lost"], [true, "executed"]]);
@@ -135,7 +135,7 @@ test("a copy arrives where its original is lost, and a copy that fails is nobody
   assert.deepEqual(down.last.map(({ why }) => why), ["server", "server"]);
 });
 
-test("a client that is told of a broken connection while its copy is still being recorded has one error, and nobody another", async () => {
+test("a client that sees a broken connection while its copy is being recorded has one error, and none follows", async () => {
   const net = new Net({ twice: 100, loseRequests: 100 });
   const { open, opened } = gate();
   net.record = ({ isCopy }) => (isCopy ? opened : undefined);
@@ -147,7 +147,7 @@ test("a client that is told of a broken connection while its copy is still being
   assert.equal(net.calls.length, 1);
 });
 
-test("each attempt waits as the settings say, each copy by itself, and none longer than the limit", async () => {
+test("each attempt and each copy has a delay of its own, at most that of the settings, and never beyond the limit", async () => {
   const delays = [];
   for (let seed = 0; seed < 40; seed += 1) {
     const net = new Net({ twice: 100, delay: 4_000 }, seeded(seed));
@@ -170,7 +170,7 @@ test("each attempt waits as the settings say, each copy by itself, and none long
   assert.deepEqual(none.clock.slept, [], "no delay is none");
 });
 
-test("a third is a third: of many attempts as many are lost, unheard and sent twice as the settings say", async () => {
+test("of many attempts about as many are lost, unanswered or sent twice as the settings say", async () => {
   for (const [name, share] of [
     ["loseRequests", ({ fate }) => fate === "lost"],
     ["loseAnswers", ({ answer, isCopy }) => answer === "lost" && !isCopy],
@@ -184,7 +184,7 @@ test("a third is a third: of many attempts as many are lost, unheard and sent tw
   }
 });
 
-test("where nothing goes wrong, nothing does, whatever chance says", async () => {
+test("with all faults at 0 an attempt is sent once and answered, whatever the random numbers", async () => {
   for (const chance of [0, 1 - 2 ** -32]) {
     const net = new Net({}, () => chance);
     assert.equal((await net.see()).status, 200);
@@ -192,7 +192,7 @@ test("where nothing goes wrong, nothing does, whatever chance says", async () =>
   }
 });
 
-test("both clients have the same faults: under one seed, the same becomes of the same attempts", async () => {
+test("under one seed both clients have the same faults", async () => {
   const seen = [];
   for (const lane of LANES) {
     const net = new Net({ loseRequests: 30, loseAnswers: 30, twice: 30, delay: 500 }, seeded(7));
@@ -205,7 +205,7 @@ test("both clients have the same faults: under one seed, the same becomes of the
   assert.ok(new Set(seen[0].story.map(({ fate, answer }) => `${fate} ${answer}`)).size >= 3);
 });
 
-test("offline nothing arrives, no copy either, and as long as it lasts", async () => {
+test("while it is offline neither an attempt nor its copy arrives, and online again the next one does", async () => {
   const net = new Net({ offline: 1, twice: 100 });
   isBroken(await net.see());
   assert.deepEqual(net.calls, []);
@@ -214,7 +214,7 @@ test("offline nothing arrives, no copy either, and as long as it lasts", async (
   assert.equal((await net.see()).status, 200);
 });
 
-test("a delay may end offline or online, and that decides", async () => {
+test("a delayed attempt is lost if it is offline at the end of its delay, and sent if it is online then", async () => {
   const off = new Net({ delay: 4_000 });
   const lost = off.send();
   await settled();
@@ -232,7 +232,7 @@ test("a delay may end offline or online, and that decides", async () => {
   assert.equal(on.last[0].fate, "executed");
 });
 
-test("an answer that comes when the connection is gone is lost", async () => {
+test("an answer that arrives after the network went offline is lost", async () => {
   const net = new Net();
   const { open, opened } = gate();
   net.answer = async () => (await opened, new Response("{}", { headers: { "semel-status": "executed" } }));

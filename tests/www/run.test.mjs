@@ -11,7 +11,7 @@ const numbers = (from, to) => Array.from({ length: to - from + 1 }, (_, k) => fr
 const made = (world, lane = "semel") => world.handed[lane].map(([, n]) => n);
 const makers = (world) => [...new Set(world.handed.semel.map(([page]) => page))];
 
-test("a page can be seen by all once it has entered, for as long as it is there", async () => {
+test("a page that has entered holds its own lock until it is gone", async () => {
   const world = new World();
   const page = await world.open();
   assert.deepEqual(world.lock("semel lab a page page-1"), { held: ["page-1"], waiting: [] });
@@ -21,13 +21,13 @@ test("a page can be seen by all once it has entered, for as long as it is there"
   assert.deepEqual(world.lock("semel lab a page page-1").held, []);
 });
 
-test("a page that can't lock can't enter", async () => {
+test("a page that can't get its lock can't enter", async () => {
   const world = new World();
   world.request = () => Promise.reject(new Error("no locks here"));
   await assert.rejects(world.open(), /no locks here/);
 });
 
-test("a click is on record before both clients make it, once each; without room there is none", async () => {
+test("a click is recorded before each client makes it once, and none is made if there is no room", async () => {
   const world = new World();
   const page = await world.open();
   const { click } = await page.run.click();
@@ -39,7 +39,7 @@ test("a click is on record before both clients make it, once each; without room 
 });
 
 describe("a run", () => {
-  test("makes its clicks at its interval, each once by each client, and then no more", async () => {
+  test("makes its clicks at its interval, each once by each client, and then stops", async () => {
     const world = new World();
     const page = await world.open();
     await page.journal.startRun({ total: 5 });
@@ -58,7 +58,7 @@ describe("a run", () => {
     assert.equal(made(world).length, 5);
   });
 
-  test("that finds no room, since others click too, says so", async () => {
+  test("that finds no room because of other clicks reports that once", async () => {
     const world = new World();
     const page = await world.open();
     world.clicksMax = 3;
@@ -77,7 +77,7 @@ describe("a run", () => {
     assert.deepEqual([made(world), page.fulls], [numbers(1, 5), 1]);
   });
 
-  test("is asked for no lock where there is none, or none left", async () => {
+  test("that does not exist, or has no clicks left, asks for no lock", async () => {
     const world = new World();
     const asked = [];
     const page = await world.open({ onrequest: (name) => asked.push(name) });
@@ -88,7 +88,7 @@ describe("a run", () => {
     assert.deepEqual(asked, []);
   });
 
-  test("is driven by one page at a time; when that is gone, another makes the rest at once", async () => {
+  test("is driven by one page at a time, and by another at once when that page is gone", async () => {
     const world = new World();
     const [one, two] = [await world.open(), await world.open()];
     await one.journal.startRun({ total: 20 });
@@ -101,7 +101,7 @@ describe("a run", () => {
     assert.deepEqual([makers(world), made(world)], [["page-1", "page-2"], numbers(1, 20)]);
   });
 
-  test("of a page that is told of every click waits once, not once for each click", async () => {
+  test("has each page wait for its lock once, not once for each click", async () => {
     const world = new World();
     const pages = [await world.open(), await world.open(), await world.open()];
     for (const page of pages) page.journal.onchange = (kind) => kind === "run" && page.run.drive();
@@ -119,7 +119,7 @@ describe("a run", () => {
     assert.deepEqual(made(world), numbers(1, 60));
   });
 
-  test("that is started while the last one's page lets go is not missed", async () => {
+  test("that is started just as the page of the last one releases the lock is not missed", async () => {
     const world = new World();
     const page = await world.open();
     await page.journal.startRun({ total: 1 });
@@ -139,7 +139,7 @@ describe("a run", () => {
     assert.deepEqual(made(world), numbers(1, 4));
   });
 
-  test("kills the server once, after its click was handed over, and waits for that", async () => {
+  test("kills the server once, after its click was handed over, and waits for the kill", async () => {
     const world = new World();
     const page = await world.open({ kill: () => world.clock.sleep(500) });
     await page.journal.startRun({ total: 6, kill: 3 });
@@ -150,7 +150,7 @@ describe("a run", () => {
     assert.deepEqual([page.kills, made(world)], [1, numbers(1, 6)]);
   });
 
-  test("crashes its page once, after its click was handed over, and the page makes no more though it takes a while to go", async () => {
+  test("crashes its page once, after its click was handed over, and that page makes no more clicks until it is gone", async () => {
     const world = new World();
     const crash = (page) => world.clock.sleep(500).then(() => page.die());
     const one = await world.open({ crash });
@@ -167,7 +167,7 @@ describe("a run", () => {
     assert.deepEqual(world.handed.naive.map(([page]) => page), [...Array(3).fill("page-1"), ...Array(3).fill("page-2")]);
   });
 
-  test("that is being crashed is not driven by another page before it is gone", async () => {
+  test("whose page is being crashed is not driven by another page before that page is gone", async () => {
     const world = new World();
     const one = await world.open({ crash: (page) => world.clock.sleep(500).then(() => page.die()) });
     const two = await world.open();
@@ -180,7 +180,7 @@ describe("a run", () => {
     assert.deepEqual(made(world), numbers(1, 4));
   });
 
-  test("kills and crashes after the same click, in this order; without either it does neither", async () => {
+  test("kills before it crashes if both come after the same click, and does neither if neither is set", async () => {
     const world = new World();
     const page = await world.open({ crash: (page) => page.die() });
     await page.journal.startRun({ total: 6, kill: 2, crash: 2 });
@@ -195,7 +195,7 @@ describe("a run", () => {
     assert.deepEqual([other.kills, other.crashes, made(calm).length], [0, 0, 6]);
   });
 
-  test("that is left by a page that is gone is found by the next look of another", async () => {
+  test("whose page is gone is found by another page that watches", async () => {
     const world = new World();
     const one = await world.open();
     await one.journal.startRun({ total: 10 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { verdictOf } from "../../www/view/score.js";
 
-test("what is too much stays so, what is missing may still come, and nothing is exact before all is settled", () => {
+test("a surplus is wrong at once, a shortfall is missing only once all is settled, and exact is said only then", () => {
   const cases = [
     [undefined, false, "open", "not known yet"],
     [undefined, true, "open", "not known yet"],

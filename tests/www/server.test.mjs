@@ -37,7 +37,7 @@ class Server {
   }
 }
 
-test("it reads both accounts and their logs, and asks next for what is new", async () => {
+test("the referee reads both accounts and their logs, and then asks only for what is new", async () => {
   const server = new Server();
   const { referee } = server;
   assert.deepEqual([referee.accounts, referee.logged.size, referee.asOfMs, referee.isDown], [{ naive: undefined, semel: undefined }, 0, 0, false]);
@@ -55,7 +55,7 @@ test("it reads both accounts and their logs, and asks next for what is new", asy
   assert.deepEqual([referee.logged.get("2-semel-a"), referee.logged.get("1-semel-a"), referee.accounts.semel.balance], ["replayed", "executed", 20]);
 });
 
-test("it reads a log of many pages to its end, in one ask", async () => {
+test("the referee reads a log of many pages to its end in one ask", async () => {
   for (const rows of [PAGE_ROWS - 1, PAGE_ROWS, PAGE_ROWS + 1, 2 * PAGE_ROWS + 5]) {
     const server = new Server();
     for (let k = 0; k < rows; k += 1) server.run("naive", `${k}-naive-a`);
@@ -75,7 +75,7 @@ test("an account that changes while its log is read is as of the last page", asy
   assert.deepEqual([server.referee.accounts.naive.entries, server.referee.logged.size], [PAGE_ROWS + 1, PAGE_ROWS + 1]);
 });
 
-test("what it says is of the instant at which it began to ask", async () => {
+test("what the referee knows is as of the moment at which it began to ask", async () => {
   const server = new Server();
   server.before = () => server.clock.sleep(500);
   server.clock.nowMs = 4_000;
@@ -112,7 +112,7 @@ for (const [name, fail] of [
   });
 }
 
-test("each request has an end of its own: a server that hangs is down", async () => {
+test("each request of the referee has an abort signal of its own", async () => {
   const server = new Server();
   const signals = [];
   server.before = (_, { signal }) => void signals.push(signal);
@@ -122,7 +122,7 @@ test("each request has an end of its own: a server that hangs is down", async ()
   assert.equal(new Set(signals).size, 4);
 });
 
-test("it asks once at a time: who asks meanwhile gets the same answer, and then it asks anew", async () => {
+test("the referee asks once at a time: a second caller shares the answer, and a later one asks anew", async () => {
   const server = new Server();
   const { open, opened } = gate();
   server.before = () => opened;
@@ -135,7 +135,7 @@ test("it asks once at a time: who asks meanwhile gets the same answer, and then 
   assert.equal(server.asked.length, 4);
 });
 
-test("one account that fails does not end the ask: an old answer to the other can't put back what is known", async () => {
+test("if one account fails, the ask still waits for the other, so an old answer can't replace a newer one", async () => {
   const server = new Server();
   const { referee } = server;
   server.run("semel", "1-semel-a");
@@ -161,7 +161,7 @@ test("one account that fails does not end the ask: an old answer to the other ca
   assert.deepEqual([referee.accounts.semel.balance, referee.logged.size], [20, 2]);
 });
 
-test("asking anew asks once more after the request under way, which may have passed what happened since", async () => {
+test("askAnew asks once more after the ask under way, which may have missed what happened since", async () => {
   const server = new Server();
   const { referee } = server;
   const { open, opened } = gate();
@@ -183,7 +183,7 @@ test("asking anew asks once more after the request under way, which may have pas
   assert.equal(await referee.askAnew(), true);
 });
 
-test("whether it can be killed the server says; one that says nothing can't", async () => {
+test("the server says whether it can be killed, and one that does not say so can't", async () => {
   const answers = [[() => Response.json({ canKill: true }), true], [() => Response.json({ canKill: false }), false], [() => Response.json({ canKill: "true" }), false], [() => new Response(null, { status: 404 }), false]];
   for (const [answer, canKill] of answers) {
     const asked = [];
@@ -193,7 +193,7 @@ test("whether it can be killed the server says; one that says nothing can't", as
   }
 });
 
-test("of a server that is gone just now it is asked again", async () => {
+test("if the server is down, the referee asks again whether it can be killed", async () => {
   const clock = new Clock();
   let asked = 0;
   const referee = new Referee("lab-1", { sleep: clock.sleep, fetch: async () => ((asked += 1) < 3 ? Promise.reject(new TypeError("refused")) : Response.json({ canKill: true })) });
@@ -202,7 +202,7 @@ test("of a server that is gone just now it is asked again", async () => {
   assert.deepEqual([await canBeKilled, asked], [true, 3]);
 });
 
-test("a page is loaded once there is a server that answers, and until then it is said that it waits", async () => {
+test("whenUp resolves once the server answers, and reports each failed try until then", async () => {
   const clock = new Clock();
   const answers = [() => Promise.reject(new TypeError("refused")), () => new Response(null, { status: 503 }), () => new Response()];
   const asked = [];
@@ -214,7 +214,7 @@ test("a page is loaded once there is a server that answers, and until then it is
   assert.deepEqual([asked, waits], [Array(3).fill(["/", { method: "HEAD", cache: "no-store" }]), 2]);
 });
 
-test("a log that is full in either lane is full", async () => {
+test("the log is full if that of either lane is full", async () => {
   const server = new Server();
   const { referee } = server;
   await referee.ask();
@@ -224,7 +224,7 @@ test("a log that is full in either lane is full", async () => {
   assert.equal(referee.isFull, true);
 });
 
-test("a server that refuses to be killed is an error, and one that goes is not", async () => {
+test("kill rejects if the server refuses, and not if it accepts", async () => {
   const asked = [];
   const answering = (status) => new Referee("lab-1", { fetch: async (...request) => (asked.push(request), new Response(null, { status })) });
   await answering(202).kill();

@@ -187,7 +187,7 @@ mod tests {
 
     /// Each ride keeps the limits of the header, and every acknowledgement gets a ride.
     #[test]
-    fn a_ride_keeps_the_limits_and_leaves_the_rest_to_the_next() {
+    fn acknowledgements_on_a_request_keep_the_header_limits_and_later_requests_take_the_rest() {
         for (was_cancelled, digits) in [(false, 2), (true, 2), (false, 200), (true, 90)] {
             let mut acks = waiting(150, was_cancelled, digits);
             let mut seen = 0;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_its_own_keeps_its_limit() {
+    fn a_request_for_acknowledgements_alone_has_at_most_the_limit_of_ids() {
         for was_cancelled in [false, true] {
             let mut acks = waiting(300, was_cancelled, 3);
             let (_, body) = acks.post(1, 0).expect("due");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rides_takes_no_second_ride_and_none_to_another_key() {
+    fn an_acknowledgement_rides_one_request_at_a_time_and_only_to_its_key_whose_answer_ends_it() {
         let mut acks = waiting(1, false, 2);
         assert_eq!(acks.ride("other", 1), None);
         assert!(acks.ride("k", 2).is_some());
@@ -224,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_does_not_wait() {
+    fn a_row_that_is_already_acknowledged_is_not_queued_again() {
         let mut acks = waiting(1, false, 2);
         acks.add("01", Settled { is_acknowledged: true, ..settled("k") }, 0);
         assert_eq!(acks.waiting.len(), 1);
     }
 
     #[test]
-    fn there_is_a_limit_to_what_waits() {
+    fn the_acknowledgements_are_full_at_the_limit() {
         let mut acks = waiting(1, false, 2);
         assert!(!acks.is_full());
         while acks.waiting.len() < ACKS_WAITING_MAX {

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_a_clock_of_its_own_once_it_is_known() {
+    fn a_key_uses_the_general_clock_until_its_own_is_known() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.at(None, 10), None);
         clock.learn(1_000, 10);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clocks_that_are_remembered_are_bounded() {
+    fn the_number_of_clocks_of_keys_that_are_remembered_is_bounded() {
         let mut clock = ServerClock::default();
         for key in 0..=KEYS_KNOWN_MAX {
             clock.learn_of(&key.to_string(), 1, 0);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_longer_or_of_another_version_is_unreadable() {
+    fn a_row_that_is_cut_short_or_too_long_or_of_another_version_is_unreadable() {
         for row in rows() {
             let bytes = encode(&row);
             for length in 0..bytes.len() {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_found_by_its_number_and_in_order() {
+    fn values_are_found_removed_and_changed_by_number_and_listed_in_order() {
         let mut letters = Numbered::default();
         for (number, letter) in [(2, 'b'), (3, 'c'), (1, 'a')] {
             letters.insert(number, letter);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raise_fails_once_the_entry_is_gone_or_settled() {
+    fn a_raise_changes_nothing_once_the_row_is_gone_or_settled() {
         assert_eq!(apply(&raise(9), None), (Write::Nothing, Changed::Gone));
         let (write, _) = apply(&settle("a"), Some(&Row::Pending(sent())));
         let Write::Put(settled) = write else { panic!("{write:?}") };
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_twice_leaves_what_it_leaves_once() {
+    fn a_change_that_is_made_twice_leaves_the_same_row_and_result_as_once() {
         let settled = Settled {
             outbox: String::new(),
             maker: String::new(),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn until_only_grows_and_first_sent_stays() {
+    fn a_raise_only_moves_until_forward_and_keeps_first_sent() {
         let (_, changed) = apply(&raise(50), Some(&Row::Pending(sent())));
         assert_eq!(changed, Changed::Pending(sent()));
         let (_, changed) = apply(&raise(150), Some(&Row::Pending(sent())));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_adopted_by_one_only() {
+    fn a_row_is_adopted_by_only_one_tab() {
         let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
         let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));
         let Write::Put(adopted) = write else { panic!("{write:?}") };
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_where_another_may_wait_for_it() {
+    fn an_answer_is_kept_if_another_tab_may_wait_for_it() {
         let kept = |row: Entry, by: &str| match apply(&settle(by), Some(&Row::Pending(row))).1 {
             Changed::Settled(settled) => settled.kept.is_some(),
             changed => panic!("{changed:?}"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_row_leaves_unless_an_answer_is_kept() {
+    fn an_acknowledged_row_is_deleted_unless_its_answer_is_kept() {
         let settled = |by: &str| match apply(&settle(by), Some(&Row::Pending(sent()))).1 {
             Changed::Settled(settled) => Row::Settled(settled),
             changed => panic!("{changed:?}"),
@@ -451,18 +451,18 @@ mod tests {
     }
 
     #[test]
-    fn what_never_left_leaves_no_acknowledgement() {
+    fn settling_a_row_that_was_never_sent_deletes_it() {
         assert_eq!(apply(&settle("a"), Some(&Row::Pending(entry()))), (Write::Delete, Changed::Gone));
     }
 
     #[test]
-    fn an_id_that_is_there_is_not_added_again() {
+    fn a_row_is_not_added_over_one_with_the_same_id() {
         let other = Entry { owner: "b".into(), ..entry() };
         assert_eq!(apply(&Change::Add(other), Some(&Row::Pending(entry()))).0, Write::Nothing);
     }
 
     #[test]
-    fn who_joins_has_the_answer_kept_and_is_no_owner() {
+    fn joining_a_row_shares_it_without_owning_it_and_leaves_rows_of_other_outboxes() {
         let join = Change::Join { outbox: String::new() };
         let (_, changed) = apply(&join, Some(&Row::Pending(sent())));
         assert_eq!(changed, Changed::Pending(Entry { is_shared: true, ..sent() }));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_stays_given_up_and_what_is_shared_stays_shared() {
+    fn a_raise_keeps_a_row_given_up_and_an_adoption_keeps_a_row_shared() {
         let given_up = Entry { is_cancelling: true, is_shared: true, ..sent() };
         let (_, changed) = apply(&raise(150), Some(&Row::Pending(given_up.clone())));
         assert!(

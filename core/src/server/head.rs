@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_may_be_as_large_as_its_limits_and_no_larger() {
+    fn a_head_at_its_limits_is_accepted_and_a_larger_one_is_too_large() {
         let code = |url: (&str, &str), headers: &Headers| check(url, headers).err().map(|problem| problem.code);
         let path = "x".repeat(URL_BYTES_MAX - 2);
         assert_eq!(code((&path, "?a"), &Headers::new()), None);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_what_helps_and_neither_names_nor_secrets() {
+    fn a_log_line_has_a_hash_of_the_key_and_no_secrets() {
         let headers = [("idempotency-key", "\"a\""), ("authorization", "Bearer secret"), ("traceparent", TRACE)];
         let line = line_of(1_000_000, &headers, &Answer::changed()).unwrap();
         let hash = key_hash(&Key::new("accounts/alice").unwrap());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_has_its_reason_in_the_line_and_no_other_refusal_has_one() {
+    fn only_the_log_line_of_an_unauthorized_refusal_has_its_reason() {
         let refused = |code| Answer::problem(&Problem::new(code, "accounts/alice"));
         let line = line_of(1_000_000, &[], &refused(Code::Unauthorized)).unwrap();
         assert_eq!((&line["level"], &line["message"]), (&"info".into(), &"accounts/alice".into()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_has_a_line_and_its_text_cannot_leave_it() {
+    fn a_failure_is_always_logged_and_its_text_cannot_break_out_of_the_line() {
         let poisoned = Answer::problem(&Problem::new(Code::Poisoned, "x"));
         assert_eq!(line_of(0, &[], &poisoned).unwrap()["level"], "warn");
         let text = "a\r\nb\u{1b}[2J\u{9b}c\u{2028}\u{7f}\u{202e}\"}";
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_all_attempts_of_an_id_and_about_its_share() {
+    fn a_log_sample_has_all_attempts_of_an_id_and_about_its_share_of_ids() {
         let is_in = |id: usize| {
             let id = format!("\"order-{id}\"");
             let lines: Vec<bool> = [Answer::changed(), Answer::read(crate::message::Response::json(200, ""))]
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_a_deployment_cannot_tell_what_is_in_its_sample() {
+    fn the_samples_of_two_deployments_are_independent() {
         let [one, other] =
             ["SEMEL_ADMIN_TOKEN=a\0", "SEMEL_ADMIN_TOKEN=b\0"].map(|settings| Sample::new(100_000, settings));
         let ids: Vec<String> = (0..10_000).map(|n| format!("order-{n}")).collect();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_traceparent_is_none() {
+    fn a_malformed_or_repeated_traceparent_is_ignored() {
         let of =
             |lines: &[&str]| traceparent(&lines.iter().map(|line| ("traceparent", *line)).collect()).map(str::to_owned);
         assert_eq!(of(&[TRACE]).as_deref(), Some(TRACE));

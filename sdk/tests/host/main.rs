@@ -15,7 +15,7 @@ use tab::*;
 const EXECUTED: &str = "semel-status:executed\nsemel-key:\"k\"\nx-receipt:7:8\n";
 
 #[test]
-fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_acknowledgement() {
+fn a_request_crosses_the_boundary_from_its_row_to_its_outcome_and_its_acknowledgement() {
     let mut tab = Tab::default();
     tab.open();
     let ticket = tab.request("id-1", Some("k"));
@@ -61,7 +61,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome_and_its_ackno
 }
 
 #[test]
-fn attempts_end_pauses_are_told_and_callers_wait_no_longer_than_they_want() {
+fn timeouts_losses_pauses_resumes_and_giving_up_cross_the_boundary() {
     let mut tab = Tab::ready();
     let (ticket, row, attempt) = tab.sent("id-1", Some("k"));
     tab.wake();
@@ -104,7 +104,7 @@ fn attempts_end_pauses_are_told_and_callers_wait_no_longer_than_they_want() {
 }
 
 #[test]
-fn what_was_not_committed_has_failed_and_what_another_tab_settled_is_left_alone() {
+fn a_change_that_is_not_committed_fails_its_request_and_a_row_that_is_gone_is_not_written() {
     let mut tab = Tab::ready();
     let ticket = tab.request("id-1", Some("k"));
     let Asked::Change(number, _) = tab.next() else { panic!("no change") };
@@ -126,7 +126,7 @@ fn what_was_not_committed_has_failed_and_what_another_tab_settled_is_left_alone(
 }
 
 #[test]
-fn a_row_that_leaves_is_deleted_and_no_other() {
+fn a_refused_request_without_a_key_has_its_row_deleted_once_its_caller_is_told() {
     let mut tab = Tab::ready();
     let (ticket, row, attempt) = tab.sent("id-1", None);
     assert_eq!(tab.call(IS_DONE, |input| input.bytes(&row)), [0]);
@@ -141,7 +141,7 @@ fn a_row_that_leaves_is_deleted_and_no_other() {
 }
 
 #[test]
-fn what_is_stored_is_taken_from_owners_that_are_gone_and_all_owners_are_told() {
+fn stored_rows_are_taken_from_owners_that_are_gone_and_all_owners_are_listed() {
     let mut first = Tab::ready();
     let (_, row, _) = first.sent("id-1", Some("k"));
     for (alive, takes) in [(Some("other\ntab"), false), (Some("other"), true), (None, true)] {
@@ -204,7 +204,7 @@ fn a_row_that_cannot_be_read_changes_nothing() {
 }
 
 #[test]
-fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
+fn an_unknown_call_or_one_before_open_changes_nothing() {
     let mut tab = Tab::default();
     let number = [0; 16];
     for what in 0..=u8::MAX {
@@ -225,7 +225,7 @@ fn a_call_that_is_unknown_or_comes_before_it_is_open_changes_nothing() {
 }
 
 #[test]
-fn where_a_clock_has_jumped_nothing_is_asked_for_at_once() {
+fn a_doubted_clock_asks_for_nothing_at_once() {
     let mut tab = Tab::ready();
     tab.sent("id-1", Some("k"));
     tab.number(DOUBT_CLOCK, 0);
@@ -234,7 +234,7 @@ fn where_a_clock_has_jumped_nothing_is_asked_for_at_once() {
 
 /// A store may run a change late, even after the outbox is closed. The change then affects only the row that its own request made.
 #[test]
-fn what_the_store_comes_to_late_is_done_to_its_own_row_alone() {
+fn a_change_that_the_store_makes_late_affects_only_a_row_of_its_own_maker() {
     for is_own in [true, false] {
         let mut tab = Tab::ready();
         let (ticket, row, attempt) = tab.sent("id-1", Some("k"));
@@ -256,7 +256,7 @@ fn what_the_store_comes_to_late_is_done_to_its_own_row_alone() {
 }
 
 #[test]
-fn the_network_goes_and_comes_back_and_counts_are_told_with_every_call() {
+fn offline_and_online_cross_the_boundary_and_every_call_returns_the_counts() {
     let mut tab = Tab::ready();
     let (_, row, attempt) = tab.sent("id-1", Some("k"));
     assert_eq!(tab.counts, (1, 0));
@@ -279,7 +279,7 @@ fn the_network_goes_and_comes_back_and_counts_are_told_with_every_call() {
 }
 
 #[test]
-fn who_asks_for_an_id_gets_the_answer_that_another_tab_kept_and_who_leaves_gets_none() {
+fn watching_a_row_of_another_tab_shares_it_until_leave_and_an_id_has_one_ticket() {
     let mut tab = Tab::ready();
     let (_, row, attempt) = tab.sent("id-1", Some("k"));
     let mut other = pending(&row);
@@ -321,7 +321,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_done_or_refused_and_what_is_answered_can_be_read(calls in vec(prop_oneof![4 => input(), 1 => vec(any::<u8>(), 0..60)], 0..12)) {
+    fn any_bytes_are_executed_or_refused_without_a_panic_and_every_output_can_be_read(calls in vec(prop_oneof![4 => input(), 1 => vec(any::<u8>(), 0..60)], 0..12)) {
         let mut tab = Tab::ready();
         for input in calls {
             if let Some(output) = tab.host.call(&input) {

@@ -141,7 +141,7 @@ fn ready_as(is_kept: bool) -> Host {
 }
 
 #[test]
-fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome() {
+fn a_request_of_a_session_crosses_the_boundary_from_its_row_to_its_outcome() {
     let mut host = ready();
     let (ticket, actions) = output(&mut host, &request("id-1"));
     let ticket = Reader::new(&ticket).integer();
@@ -172,7 +172,7 @@ fn a_request_goes_through_the_boundary_from_its_row_to_its_outcome() {
 }
 
 #[test]
-fn a_call_that_is_cut_short_is_not_read_and_changes_nothing() {
+fn a_call_that_is_cut_short_or_unknown_is_refused_and_changes_nothing() {
     let rows = told(1, |input| {
         input.integer(0);
         input.optional(Some("tab"), Writer::text);
@@ -193,7 +193,7 @@ fn a_call_that_is_cut_short_is_not_read_and_changes_nothing() {
 
 proptest! {
     #[test]
-    fn whatever_is_said_it_goes_on(calls in vec(vec(any::<u8>(), 0..80), 0..20)) {
+    fn after_any_bytes_the_session_module_still_answers(calls in vec(vec(any::<u8>(), 0..80), 0..20)) {
         let mut host = ready();
         for call in calls {
             let _ = host.call(&call);
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn a_session_does_not_begin_where_what_is_stored_cannot_be_read() {
+fn a_session_does_not_open_if_a_stored_row_cannot_be_read() {
     let mut host = Host::new();
     assert_eq!(host.call(&open_with(Some(&[9]))), None);
     assert_eq!(host.call(&number(13, 0)), None, "nothing is sent");
@@ -212,7 +212,7 @@ fn a_session_does_not_begin_where_what_is_stored_cannot_be_read() {
 }
 
 #[test]
-fn what_is_stored_without_an_answer_is_listed() {
+fn a_stored_request_without_an_answer_is_listed() {
     let mut host = ready();
     let (_, actions) = output(&mut host, &request("id-1"));
     let mut asked = Reader::new(&actions);
@@ -232,7 +232,7 @@ fn what_is_stored_without_an_answer_is_listed() {
 }
 
 #[test]
-fn rows_that_no_store_has_are_changed_without_a_word_to_the_host_and_listed() {
+fn rows_without_a_store_are_changed_inside_the_module_and_listed() {
     let mut host = ready_as(true);
     let (_, actions) = output(&mut host, &request("id-1"));
     let (attempt, target, _) = sent(&actions);
@@ -246,7 +246,7 @@ fn rows_that_no_store_has_are_changed_without_a_word_to_the_host_and_listed() {
 }
 
 #[test]
-fn what_is_told_together_leaves_together_and_has_tickets_in_a_row() {
+fn requests_of_one_call_leave_in_one_batch_and_have_consecutive_tickets() {
     let mut host = ready_as(true);
     let (last, actions) = output(&mut host, &together(&[], &["id-1", "id-2", "id-3"]));
     let (attempt, target, _) = sent(&actions);
@@ -255,7 +255,7 @@ fn what_is_told_together_leaves_together_and_has_tickets_in_a_row() {
 }
 
 #[test]
-fn offline_nothing_leaves() {
+fn nothing_is_sent_offline_and_the_take_over_is_sent_when_online() {
     let mut host = Host::new();
     output(&mut host, &open());
     output(&mut host, &number(16, 0));

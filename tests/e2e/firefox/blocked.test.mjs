@@ -15,7 +15,7 @@ const path = await findFirefox();
 if (path === undefined) throw new Error("There is no Firefox: install it, or set SEMEL_FIREFOX to its path.");
 const { through } = await startBank(after, { start: (after) => browseFirefox(after, path, { "network.cookie.cookieBehavior": NOT_OF_OTHER_SITES }) });
 
-test("Firefox: where a frame of another site may store nothing, the outbox does not open there, and says why; the site by itself has one", LIMIT, async (t) => {
+test("Firefox: in a frame that may store nothing the outbox refuses with store-unavailable; by itself the site has one", LIMIT, async (t) => {
   const { proxy, open, blank } = await through(t);
   const page = await blank();
   const url = await page.evaluate(() => location.href);

@@ -17,4 +17,4 @@ const preferences = { "dom.quotaManager.temporaryStorage.fixedLimit": QUOTA_KIB 
 const bank = await startBank(after, { start: (after) => browseFirefox(after, path, preferences) });
 
 // In Firefox, a transaction that is told to commit within the `success` of a request completes even if a `put` in it has failed.
-test("Firefox: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));
+test("Firefox: a request for which the quota has no room fails with store-failed, and is not sent", LIMIT, noRoom(bank));

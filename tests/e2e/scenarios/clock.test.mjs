@@ -71,7 +71,7 @@ for (const [word, off] of [["ahead", DAY_MS], ["behind", -DAY_MS]]) {
     check();
   });
 
-  test(`a clock that is set a day ${word === "ahead" ? "forward" : "back"} in mid-request changes nothing, nor for the page after it`, LIMIT, async (t) => {
+  test(`setting the clock a day ${word === "ahead" ? "forward" : "back"} in mid-request changes no deadline and no effect, on this page and the next`, LIMIT, async (t) => {
     const { instead, check } = watched();
     const { proxy, open, blank } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST", instead });
     const page = await blank();

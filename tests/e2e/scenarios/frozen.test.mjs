@@ -37,7 +37,7 @@ async function freeze(page) {
 
 const outcomeOf = async (account, id) => (await server.send("GET", `/semel/v1/keys/accounts%2F${account}/outcomes/${id}`)).semel;
 
-test("a tab that is frozen in mid-request and thaws goes on with it at once, and no other has", LIMIT, async (t) => {
+test("a tab that is frozen in mid-request goes on with it when it thaws, and no other tab has sent it", LIMIT, async (t) => {
   const deposit = small("frozen", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
   // The tab is frozen between two attempts, because an open transaction would keep the store from all other tabs. The interval is long, so
@@ -61,7 +61,7 @@ test("a tab that is frozen in mid-request and thaws goes on with it at once, and
   await madeOnce(server, [deposit]);
 });
 
-test("a frozen tab that thaws after the acknowledgement and its tombstone are gone runs nothing again, and says that it can't tell", LIMIT, async (t) => {
+test("a frozen tab that thaws after its tombstone is gone runs nothing again, and its caller gets outcome-lost", LIMIT, async (t) => {
   const deposit = small("thawed", 1);
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === deposit.n && wire.held.length === 0);
   const { proxy, tab } = await through(t, { hold: wire.hold });
@@ -103,7 +103,7 @@ test("a frozen tab that thaws after the acknowledgement and its tombstone are go
   await madeOnce(server, [deposit, next]);
 });
 
-test("a tab that is frozen for longer than outcomes are kept is refused, and says that it can't tell", LIMIT, async (t) => {
+test("a tab that is frozen for longer than outcomes are kept runs nothing again, and its caller gets outside-window", LIMIT, async (t) => {
   const deposit = small("for-days", 1);
   const { proxy, tab } = await through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
   const page = await tab();

@@ -26,7 +26,7 @@ const WAYS = {
 };
 
 for (const [place, [way, leave]] of Object.entries(WAYS).entries()) {
-  test(`${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, LIMIT, leaving(bank, `gone-${place}`, leave));
+  test(`${way} in mid-request: each effect is exact, and the answer of each request comes once to the next page`, LIMIT, leaving(bank, `gone-${place}`, leave));
 }
 
-test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));
+test("no page has had an uncaught error", () => assert.deepEqual(browser.errors, []));

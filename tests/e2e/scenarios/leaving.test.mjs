@@ -11,7 +11,7 @@ const LIMIT = { timeout: 60_000 };
 const { server, browser, through } = await startBank(after);
 
 for (const [way, leave] of Object.entries({ "another page": (page) => page.goto("about:blank"), "a closed tab": (page) => page.close() })) {
-  test(`${way}: what hung in the network is made with nobody there, and the next page hears of it`, LIMIT, async (t) => {
+  test(`${way}: a request that hung in the network is made without the page, and the next page gets its answer`, LIMIT, async (t) => {
     const deposit = small(`leaving-${way.replace(/\W/g, "-")}`, 1);
     const arrived = [];
     // The first attempt never arrives.

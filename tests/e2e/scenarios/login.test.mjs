@@ -22,7 +22,7 @@ function watched(deposit) {
 }
 
 for (const reloads of [false, true]) {
-  test(`logout in mid-request and login as another${reloads ? ", each with a new page" : ""}: the first one's request waits for the first one`, LIMIT, async (t) => {
+  test(`after logout in mid-request and login as another user${reloads ? ", each with a new page" : ""}, a request waits until its own user is back`, LIMIT, async (t) => {
     const account = `logout-${reloads}`;
     const [deposit, behind, others] = [small(account, 1), small(account, 2), small(account, 4)];
     const { senders, instead } = watched(deposit);
@@ -61,7 +61,7 @@ for (const reloads of [false, true]) {
   });
 }
 
-test("a page that goes on under another's login is refused, not run as the other's, and goes on once its own is back", LIMIT, async (t) => {
+test("a page whose token becomes that of another user gets forbidden, and goes on once its own is back", LIMIT, async (t) => {
   const [deposit, held] = [small("cookie-unheard", 1), small("cookie-held", 1)];
   const { senders, instead } = watched(deposit);
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === held.n && wire.held.length === 0);

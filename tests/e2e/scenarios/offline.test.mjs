@@ -61,7 +61,7 @@ const told = (heard) => heard.map(({ n, text }) => `${n} ${text}`).sort();
 
 // The tests run at the same time, so the minute passes only once.
 describe("offline", { concurrency: 4 }, () => {
-  for (const [what, options, ms] of [["offline for a minute nothing is sent, and online all is", SHORT, MINUTE_MS], ["online all goes on at once, however long the pause between two attempts", LONG, 0]]) {
+  for (const [what, options, ms] of [["a page that is offline for a minute sends nothing, and back online sends all its requests", SHORT, MINUTE_MS], ["a page that comes back online sends all its requests at once, however long the pause between attempts", LONG, 0]]) {
     test(`${what}, each once, in order`, LIMIT, async (t) => {
       const made = await offline(t, `for-${ms}`, options);
       const { proxy, page, network, sent, lost, behind, other } = made;
@@ -77,7 +77,7 @@ describe("offline", { concurrency: 4 }, () => {
     });
   }
 
-  test("what a page made offline goes on in the page after it", LIMIT, async (t) => {
+  test("requests that a page makes offline go on in the next page after it is closed", LIMIT, async (t) => {
     const made = await offline(t, "closed", LONG);
     const { proxy, page, tab, lost, behind, other } = made;
     await page.close();
@@ -90,7 +90,7 @@ describe("offline", { concurrency: 4 }, () => {
     assert.equal(proxy.changes.size, 3, "each under one id");
   });
 
-  test("a page that is opened offline keeps what it makes, and sends it online", LIMIT, async (t) => {
+  test("a page that is opened offline stores its request, and sends it when it is online", LIMIT, async (t) => {
     const deposit = small("opened", 1);
     const { proxy, open, blank } = await through(t);
     const page = await blank();
@@ -115,6 +115,6 @@ describe("offline", { concurrency: 4 }, () => {
   });
 });
 
-test("no page has had an error but for the tests' own telling, which has no network", () => {
+test("no page has had an uncaught error other than Failed to fetch", () => {
   assert.deepEqual(browser.errors.filter(({ message }) => !/Failed to fetch/.test(message)), []);
 });

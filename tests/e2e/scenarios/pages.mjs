@@ -50,7 +50,7 @@ export async function playPages(name, limit, browser, after) {
       return found !== undefined;
     }, label), label);
 
-  test(`${name}: the lab: a third of everything is lost, and semel.fetch is exact`, limit, async (t) => {
+  test(`${name}: the lab: with a third of the requests and answers lost, semel.fetch is exact`, limit, async (t) => {
     const { tab, shoot, complaints } = await open(t, lab.url, "/#lose-requests=33&lose-answers=33&run=20");
     const told = await until(async () => {
       const text = await tab.look(() => document.getElementById("told").textContent);
@@ -62,7 +62,7 @@ export async function playPages(name, limit, browser, after) {
     assert.equal(await complaints(), "");
   });
 
-  test(`${name}: the inspector: a change whose answer is lost happens once, and is told`, limit, async (t) => {
+  test(`${name}: the inspector: a cancellation whose answer is lost is sent again, happens once, and is shown`, limit, async (t) => {
     const id = Array.from({ length: 100 }, (_, n) => n).filter((n) => stateOf(n) === "suspect").map((n) => idOf(numberOf(SMALL), n))[0];
     const { tab, shoot, complaints } = await open(t, fake.url, "/inspector#order=heaviest");
     await until(async () => (await tab.look(() => document.querySelectorAll(".page [role=row]").length)) > 50, "keys are listed");

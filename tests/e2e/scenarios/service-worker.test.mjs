@@ -12,7 +12,7 @@ const LIMIT = { timeout: 60_000 };
 // Without `isBare`, a hidden tab would count as visible, and never ask for a sync.
 const { server, browser, through } = await startBank(after, { start: (after) => browse(after, { isBare: true }) });
 
-test("after the last tab the service worker sends what is left, and the next page hears of it", LIMIT, async (t) => {
+test("after the last tab is closed the service worker sends what is left, and the next page hears the answers", LIMIT, async (t) => {
   const [waiting, behind, lost] = [small("worker-waiting", 1), small("worker-waiting", 2), small("worker-lost", 1)];
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === waiting.n);
   const { proxy, blank, open, tab } = await through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });
@@ -44,7 +44,7 @@ test("after the last tab the service worker sends what is left, and the next pag
   assert.equal(proxy.changes.size, 3, "each under one id");
 });
 
-test("a page that is left while it is looked at hands over too, and what waits is handed back to the next", LIMIT, async (t) => {
+test("a page that is left while it is visible hands its request to the service worker, and the next page takes it back", LIMIT, async (t) => {
   const bank = await startBank((end) => t.after(end), { start: (after) => browse(after, { isBare: true }) });
   const lost = small("worker-left", 1);
   const { proxy, blank, open, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });

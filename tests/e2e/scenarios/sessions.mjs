@@ -21,8 +21,8 @@ export const expected = (deposits) => Object.fromEntries(deposits.map((deposit) 
 
 /** Registers the tests for a browser. */
 export function playSessions(name, limit, bank) {
-  test(`${name}: a session over a reload in mid-request: what ran is not run again, what never ran runs before anything new, and the next page hears of all`, limit, overReload(bank));
-  test(`${name}: a session by a socket, over a kill of the server and a reload, in order, each once, each caller answered`, limit, bySocket(bank));
+  test(`${name}: a session runs each call once, in order, over a reload in mid-request, and the page hears all answers`, limit, overReload(bank));
+  test(`${name}: a session on a socket runs each call once, in order, over a kill of the server and a reload`, limit, bySocket(bank));
 }
 
 function overReload({ server, through }) {

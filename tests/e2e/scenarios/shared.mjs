@@ -14,13 +14,13 @@ export function play(name, limit, bank) {
     return blank();
   };
   for (const [word, way, leave] of [["reload", "a reload", reload], ["kill", "kill -9 of the browser", kill]]) {
-    test(`${name}: ${way} in mid-request: each effect is exact, and each caller's answer comes to the next page, once`, limit, leaving(bank, word, leave));
+    test(`${name}: ${way} in mid-request: each request runs once, and the next page hears each missing answer once`, limit, leaving(bank, word, leave));
   }
-  test(`${name}: of two tabs one is closed in mid-request: what it left goes on in the other, and each effect is exact`, limit, leftOver(bank, 2, (page) => page.close()));
-  test(`${name}: two tabs without Web Locks send one id at once: it runs once, and both are told the truth`, limit, sameId(bank));
-  test(`${name}: the store is thrown away under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so`, limit, evicted(bank, deleteAll));
-  test(`${name}: a frame of another site goes on with what the one before it had under way`, limit, framed(bank));
-  test(`${name}: a body of any kind is sent as it is`, limit, anyBody(bank));
+  test(`${name}: a tab that is closed in mid-request leaves its requests to the other tab, and each runs once`, limit, leftOver(bank, 2, (page) => page.close()));
+  test(`${name}: two tabs without Web Locks send one id at once: it runs once, and no tab hears a wrong outcome`, limit, sameId(bank));
+  test(`${name}: the store is deleted in mid-request: nothing runs twice, and a call whose answer was lost is told so`, limit, evicted(bank, deleteAll));
+  test(`${name}: a frame inside another site finishes what the frame before it had under way, unseen by the site itself`, limit, framed(bank));
+  test(`${name}: a string, bytes, a buffer, a Blob and a stream are each sent unchanged as a body`, limit, anyBody(bank));
 }
 
 /** Leaves a page by a reload. */

@@ -37,7 +37,7 @@ async function fill() {
 }
 
 for (const reloads of [false, true]) {
-  test(`the quota is full in mid-request${reloads ? ", and the page is reloaded" : ""}: what is new is refused and not sent, what is under way goes on with space again`, LIMIT, async (t) => {
+  test(`if the quota is full in mid-request${reloads ? ", and the page is reloaded" : ""}, a new request fails unsent, and pending ones end given space`, LIMIT, async (t) => {
     const name = `full-${reloads}`;
     const [flight, lost, fresh, later] = ["flight", "lost", "fresh", "later"].map((what) => small(`${name}-${what}`, 1));
     const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === flight.n);
@@ -88,9 +88,9 @@ async function evict(page) {
   await devtools.send("Storage.clearDataForOrigin", { origin: new URL(page.url()).origin, storageTypes: "indexeddb" });
 }
 
-test("the store is evicted under a tab in mid-request: nothing runs twice, and who can't be told the outcome is told so", LIMIT, evicted(bank, evict));
+test("the store is evicted in mid-request: nothing runs twice, and a call whose answer was lost is told outcome-lost", LIMIT, evicted(bank, evict));
 
-test("the store is evicted while the browser is closed: the page is told, nothing of it is sent again, and what is new goes on", LIMIT, async (t) => {
+test("the store is evicted while the browser is closed: the next page is told once, sends none of it again, and works", LIMIT, async (t) => {
   const { proxy, open, blank, wire, page: before, flight, lost } = await inMidRequest(bank, t, "evicted");
   assert.equal(await before.evaluate(() => bank.storesLost), 0);
   // The browser is slow to write down that the store existed: in the first seconds, a kill -9 would lose that too. So it is closed.

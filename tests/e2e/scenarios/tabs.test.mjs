@@ -18,10 +18,10 @@ const { server, browser, through } = bank;
 const end = (page, place) => (place % 2 === 0 ? page.close() : crash(page));
 
 for (const count of [2, 5]) {
-  test(`of ${count} tabs all but one end in mid-request: what they left goes on in the last, and each effect is exact`, LIMIT, leftOver(bank, count, end));
+  test(`of ${count} tabs all but the last end in mid-request: the last takes over their requests, and each runs once`, LIMIT, leftOver(bank, count, end));
 }
 
-test("five tabs at work at once: each sends its own and nobody else's, and each caller gets its answer", LIMIT, async (t) => {
+test("five tabs work at the same keys at once: each request runs once under one id, and each caller gets its answer", LIMIT, async (t) => {
   const TABS = 5;
   const { proxy, tab } = await through(t, { loseRequests: 1 / 4, loseAnswers: 1 / 4, duplicate: 1 / 10 });
   const tabs = [];
@@ -48,9 +48,9 @@ test("five tabs at work at once: each sends its own and nobody else's, and each 
   assert.equal(proxy.changes.size, deposits.flat().length, "each under one id");
 });
 
-test("two tabs without Web Locks send one id at once: it runs once, and both are told the truth", LIMIT, sameId(bank));
+test("two tabs without Web Locks send one id at once: it runs once, and no tab hears a wrong outcome", LIMIT, sameId(bank));
 
-test("five tabs make one request under an id of the page's own, all at once: it runs once, and each gets the answer, also after a reload", LIMIT, async (t) => {
+test("five tabs make one request under the page's own id: it runs once, and each gets the answer, after a reload too", LIMIT, async (t) => {
   const deposit = small("own-id", 1);
   const wire = gate(({ method }) => method === "POST");
   const { proxy, open, tab } = await through(t, { hold: wire.hold });
@@ -73,4 +73,4 @@ test("five tabs make one request under an id of the page's own, all at once: it 
   await until(async () => (await pending(tabs[1])).length === 0, "nothing is pending");
 });
 
-test("no page has had an error that nobody caught", () => assert.deepEqual(browser.errors, []));
+test("no page has had an uncaught error", () => assert.deepEqual(browser.errors, []));

@@ -12,9 +12,9 @@ const LIMIT = { timeout: 120_000 };
 
 const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { isPrivate: true })).browser });
 
-test("WebKit: in a private window too a page that is reloaded in mid-request goes on, each effect is exact, and each caller's answer comes to it, once", LIMIT, leaving(bank, "private", reload));
+test("WebKit: in a private window, after a reload in mid-request each request runs once, its answer heard once", LIMIT, leaving(bank, "private", reload));
 
-test("WebKit: what a private window had under way is gone with it", LIMIT, async (t) => {
+test("WebKit: requests under way in a private window are gone once the browser is killed", LIMIT, async (t) => {
   const deposit = small("private-gone", 1);
   const { proxy, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
   const page = await tab();

@@ -15,4 +15,4 @@ const QUOTA_BYTES = 1_000_000;
 const { blocks, bsize } = await statfs(tmpdir());
 const bank = await startBank(after, { start: async (after) => (await browseWebKit(after, { share: QUOTA_BYTES / (blocks * bsize) })).browser });
 
-test("WebKit: what the quota has no room for is refused, and not sent", LIMIT, noRoom(bank));
+test("WebKit: a request for which the quota has no room fails with store-failed, and is not sent", LIMIT, noRoom(bank));

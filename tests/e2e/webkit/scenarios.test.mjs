@@ -23,7 +23,7 @@ const { browser } = bank;
 play("WebKit", LIMIT, bank);
 playSessions("WebKit", LIMIT, bank);
 
-test("WebKit: a page that is left and shown again as it was goes on with what it has under way, and no other tab takes that from it", LIMIT, async (t) => {
+test("WebKit: a page that is restored from the page cache goes on with its requests, and no other tab takes them over", LIMIT, async (t) => {
   const [before, since] = [small("shown-again", 1), small("shown-again", 2)];
   const { proxy, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method }) => method !== "POST" });
   const page = await tab();
@@ -51,7 +51,7 @@ test("WebKit: a page that is left and shown again as it was goes on with what it
   assert.equal(proxy.changes.size, 2, "each under one id");
 });
 
-test("WebKit: the process that keeps the rows is killed under a page: what it has under way and what it makes then happens once, and is answered", LIMIT, async (t) => {
+test("WebKit: if the process that stores the rows is killed under a page, its requests run once and are answered", LIMIT, async (t) => {
   const { proxy, tab } = await bank.through(t);
   const page = await tab();
   const deposits = Array.from({ length: 40 }, (_, n) => ({ account: "server-lost", amount: 2 ** n }));
@@ -78,7 +78,7 @@ test("WebKit: the process that keeps the rows is killed under a page: what it ha
   }
 });
 
-test("WebKit: the process of a tab is killed in mid-request: another tab goes on with what it left, once, and hears the answers", LIMIT, async (t) => {
+test("WebKit: if the process of a tab is killed in mid-request, another tab takes over and hears each answer once", LIMIT, async (t) => {
   const [waiting, behind, lost] = [small("crash-waiting", 1), small("crash-waiting", 2), small("crash-lost", 1)];
   const wire = gate(({ method, url }) => method === "POST" && numberOf(url) === waiting.n);
   const { proxy, tab } = await bank.through(t, { loseAnswers: 1, spare: ({ method, url }) => method !== "POST" || numberOf(url) !== lost.n, hold: wire.hold });

@@ -23,7 +23,7 @@ fn asked(world: &mut World, id: &str) -> String {
 }
 
 #[test]
-fn it_is_applied_with_any_answer_of_the_object() {
+fn an_acknowledgement_is_applied_whatever_the_answer_to_the_request_that_carries_it() {
     let carriers: [(Call, &str); 14] = [
         (change("new"), "executed"),
         (change("known"), "replayed"),
@@ -52,7 +52,7 @@ fn it_is_applied_with_any_answer_of_the_object() {
 }
 
 #[test]
-fn an_id_that_is_named_again_keeps_no_other_from_being_acknowledged() {
+fn an_id_that_is_acknowledged_twice_keeps_no_other_id_from_being_acknowledged() {
     for named in [
         vec!["a", "a"],
         vec!["a", "a", "b"],
@@ -72,7 +72,7 @@ fn an_id_that_is_named_again_keeps_no_other_from_being_acknowledged() {
 }
 
 #[test]
-fn it_goes_without_a_request_too() {
+fn acknowledgements_can_be_sent_in_a_request_of_their_own() {
     let mut world = world_with(&["a", "b", "c"]);
     let body = "{\"ids\":[\"a\",{\"id\":\"b\",\"until\":1800000005000},\"never seen\"]}";
     let got = world.send(&post(&control("acks")).body(body).ack("c"));
@@ -83,7 +83,7 @@ fn it_goes_without_a_request_too() {
 }
 
 #[test]
-fn it_affects_only_records_of_the_same_principal() {
+fn an_acknowledgement_affects_only_records_of_its_principal() {
     let mut world = world_with(&["a"]);
     world.send(&get("/count").ack("a").by("mallory"));
     world.send(&post(&control("acks")).body("{\"ids\":[\"a\"]}").by("mallory"));
@@ -91,7 +91,7 @@ fn it_affects_only_records_of_the_same_principal() {
 }
 
 #[test]
-fn it_never_affects_the_requests_own_id() {
+fn an_acknowledgement_never_affects_the_id_of_the_request_that_carries_it() {
     let mut world = World::new();
     assert_eq!(world.send(&change("a").ack("a")).only("semel-status"), "executed");
     assert_eq!(world.send(&change("a").ack("a")).only("semel-status"), "replayed");
@@ -100,7 +100,7 @@ fn it_never_affects_the_requests_own_id() {
 }
 
 #[test]
-fn it_never_affects_the_requests_own_id_where_nothing_else_of_it_can_be_read() {
+fn a_request_that_is_refused_as_invalid_or_too_large_does_not_acknowledge_its_own_id() {
     let refused = [
         (change("a").deadline_ms(i64::MAX), "key-invalid"),
         (change("a").header("semel-first-sent", "soon"), "key-invalid"),
@@ -115,7 +115,7 @@ fn it_never_affects_the_requests_own_id_where_nothing_else_of_it_can_be_read() {
 }
 
 #[test]
-fn it_passes_over_what_is_not_settled() {
+fn an_acknowledgement_passes_over_unseen_suspect_and_cancelled_ids() {
     let mut world = World::new();
     world.send(&get("/count").ack("a"));
     assert_eq!(world.send(&change("a")).only("semel-status"), "executed", "an id that was not seen yet");
@@ -128,7 +128,7 @@ fn it_passes_over_what_is_not_settled() {
 }
 
 #[test]
-fn outcome_and_fingerprint_go_at_once() {
+fn an_acknowledgement_deletes_the_outcome_and_the_fingerprint_at_once() {
     let mut world = world_with(&["a"]);
     world.send(&get("/count").ack("a"));
     let kept = "SELECT count(*) FROM semel_records WHERE coalesce(fingerprint, status, headers, body) IS NOT NULL";
@@ -137,7 +137,7 @@ fn outcome_and_fingerprint_go_at_once() {
 }
 
 #[test]
-fn the_tombstone_answers_only_its_principal() {
+fn a_tombstone_is_a_fingerprint_mismatch_to_another_principal() {
     let mut world = world_with(&["a"]);
     world.send(&get("/count").ack("a"));
     assert_eq!(world.send(&change("a").by("mallory")).only("semel-status"), "fingerprint-mismatch");
@@ -183,7 +183,7 @@ fn stays_ms(
 }
 
 #[test]
-fn the_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadline() {
+fn a_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadline() {
     let at = |s: i64| Some(START_MS + s * 1000);
     let day = 86_400;
     assert_eq!(lives_ms(&[at(10)], at(30), &[], day), 30_000 + GRACE_MS, "until is later");
@@ -194,7 +194,7 @@ fn the_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadli
 }
 
 #[test]
-fn what_is_named_twice_counts_as_it_was_named_first() {
+fn an_id_that_is_acknowledged_twice_in_a_request_has_the_until_that_it_had_first() {
     for more in [0, 3] {
         let mut world = World::new();
         let others: Vec<String> = (0..more).map(|n| format!("other-{n}")).collect();
@@ -216,7 +216,7 @@ fn what_is_named_twice_counts_as_it_was_named_first() {
 }
 
 #[test]
-fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
+fn a_tombstone_lives_for_the_retention_without_until_or_if_an_attempt_had_no_deadline() {
     let at = |s: i64| Some(START_MS + s * 1000);
     // The fence has to pass the second of the first-sent, which takes one more second; the steps are of 5 s.
     let retention_s = 600;
@@ -228,7 +228,7 @@ fn without_until_or_if_an_attempt_had_no_deadline_it_lives_for_the_retention() {
 }
 
 #[test]
-fn without_first_sent_it_lives_for_the_retention_to_the_second() {
+fn without_first_sent_a_tombstone_lives_for_the_retention_to_the_second() {
     let at = |s: i64| Some(START_MS + s * 1000);
     let lives = |attempts: &[Option<i64>], until_ms, late: &[Option<i64>]| {
         stays_ms(&change("a"), attempts, until_ms, late, 600)
@@ -241,7 +241,7 @@ fn without_first_sent_it_lives_for_the_retention_to_the_second() {
 
 /// An id whose tombstone has left counts as new, and a client may acknowledge its first use once more, late.
 #[test]
-fn an_until_before_the_first_sent_is_of_an_earlier_request_under_the_id_and_takes_nothing() {
+fn an_until_before_the_first_sent_of_a_record_does_not_acknowledge_it() {
     let mut world = World::new();
     let attempt = |world: &World, sent_ms: i64| {
         change("a").first_sent_s(sent_ms.div_euclid(1000)).deadline_ms(world.wall_ms + 10_000)
@@ -261,7 +261,7 @@ fn an_until_before_the_first_sent_is_of_an_earlier_request_under_the_id_and_take
 
 /// The first-sent is by the client's clock, which may be 120 s ahead, and the deadline by the server's.
 #[test]
-fn an_until_before_a_first_sent_that_is_ahead_of_the_clock_takes_the_outcome() {
+fn an_ack_with_an_until_before_a_first_sent_that_is_ahead_of_the_clock_acknowledges() {
     let mut world = World::new();
     let until_ms = world.wall_ms + 30_000;
     let attempt = change("a").first_sent_s(START_S + 100).deadline_ms(until_ms);
@@ -271,7 +271,7 @@ fn an_until_before_a_first_sent_that_is_ahead_of_the_clock_takes_the_outcome() {
 }
 
 #[test]
-fn an_until_far_ahead_leaves_no_tombstone_for_good() {
+fn an_until_far_ahead_keeps_no_tombstone_for_ever() {
     let far = Some(999_999_999_999_999);
     assert_eq!(stays_ms(&change("a"), &[Some(START_MS)], far, &[], 600), 1_200_000 + 120_000 + GRACE_MS);
 }
@@ -305,7 +305,7 @@ fn a_tombstone_stays_until_the_fence_can_refuse_its_id() {
 }
 
 #[test]
-fn a_run_of_replays_writes_a_row_once_in_ten_seconds() {
+fn a_run_of_replays_writes_only_when_its_latest_deadline_grows_past_the_next_10_s() {
     let mut world = World::new();
     let attempt = |world: &World, ms: i64| change("a").deadline_ms(world.wall_ms + ms);
     world.send(&attempt(&world, 10_000));

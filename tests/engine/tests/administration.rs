@@ -40,7 +40,7 @@ fn of_every_state() -> World {
 const EFFECT: &str = "00000000000000000000000000000001";
 
 #[test]
-fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
+fn paths_of_the_administrator_are_forbidden_to_any_other_principal_and_change_nothing() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     let before = world.rows();
@@ -72,7 +72,7 @@ fn nobody_else_is_answered_at_any_of_its_paths_and_nothing_changes() {
 }
 
 #[test]
-fn of_an_application_that_has_nothing_sent_it_is_said_that_no_effects_leave_it_and_not_that_the_key_is_unused() {
+fn effects_of_an_application_that_emits_none_are_not_found_with_the_reason() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     for call in [get(&path("/effects")), post(&path(&format!("/effects/{EFFECT}/retry"))).id("mend").body("{}")] {
@@ -112,7 +112,7 @@ fn a_key_shows_what_it_holds_its_limits_and_its_answers() {
 }
 
 #[test]
-fn a_start_that_is_counted_is_no_answer() {
+fn counting_a_start_is_not_counted_as_an_answer() {
     let mut world = world();
     world.start(&change("a"));
     world.send(&change("a")).is_executed(200);
@@ -120,7 +120,7 @@ fn a_start_that_is_counted_is_no_answer() {
 }
 
 #[test]
-fn a_key_that_nobody_has_used_is_not_found_and_stays_untouched() {
+fn a_key_that_nobody_has_used_is_not_found_and_gets_no_tables() {
     let mut world = world();
     for what in ["", "/records", "/times?from=0&step=1&count=1", "/records/a"] {
         world.send(&ask(what)).is_problem(404, "not-found", "no", "after-fix");
@@ -131,7 +131,7 @@ fn a_key_that_nobody_has_used_is_not_found_and_stays_untouched() {
 }
 
 #[test]
-fn what_reads_writes_nothing_but_the_acknowledgements_that_ride() {
+fn an_administrators_read_writes_nothing_but_the_acknowledgements_that_it_carries() {
     let mut world = of_every_state();
     // A sweep is due from now on.
     world.pass_s(100);
@@ -145,14 +145,14 @@ fn what_reads_writes_nothing_but_the_acknowledgements_that_ride() {
 }
 
 #[test]
-fn to_a_head_there_is_no_body() {
+fn a_head_request_is_answered_without_a_body() {
     let mut world = of_every_state();
     let reply = world.send(&head(&path("")).by(Principal::administrator().as_str()));
     assert_eq!((reply.status(), reply.body()), (200, &b""[..]));
 }
 
 #[test]
-fn records_come_in_the_order_of_ids_page_by_page() {
+fn records_are_listed_by_id_page_by_page() {
     let mut world = of_every_state();
     let all = read(&mut world, "/records");
     let ids = |page: &Value| -> Vec<String> {
@@ -178,7 +178,7 @@ fn records_come_in_the_order_of_ids_page_by_page() {
 }
 
 #[test]
-fn a_record_of_every_state_says_what_it_is() {
+fn a_record_of_each_state_is_shown_in_full_in_the_list_and_alone() {
     let mut world = of_every_state();
     let record = |id: &str, state: &str, executed: &str| {
         json!({
@@ -248,7 +248,7 @@ fn ids_are_percent_encoded_in_paths_and_queries() {
 }
 
 #[test]
-fn what_is_kept_is_counted_by_time() {
+fn records_and_tombstones_are_counted_per_interval_of_time() {
     let mut world = world();
     for (n, id) in ["a", "b", "c", "d", "e"].iter().enumerate() {
         world.wall_ms = START_MS + 400 * n as i64;
@@ -264,7 +264,7 @@ fn what_is_kept_is_counted_by_time() {
 }
 
 #[test]
-fn a_plot_reads_a_bounded_number_of_rows_and_says_so() {
+fn the_counts_per_time_read_at_most_10000_rows_and_say_if_there_are_more() {
     let mut world = world();
     world.send(&change("!")).is_executed(200);
     world.database.tamper(&format!(
@@ -313,7 +313,7 @@ fn pages_of(world: &mut World, state: &str, limit: usize) -> Vec<Page> {
 }
 
 #[test]
-fn records_of_one_state_are_chosen_by_the_key_page_by_page() {
+fn records_can_be_listed_by_state_page_by_page() {
     let mut world = of_every_state();
     let all = read(&mut world, "/records")["records"].as_array().expect("records").clone();
     for state in ["executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired", "in-doubt"] {
@@ -328,7 +328,7 @@ fn records_of_one_state_are_chosen_by_the_key_page_by_page() {
 }
 
 #[test]
-fn a_page_of_one_state_looks_at_a_bounded_number_of_rows_and_the_next_goes_on_behind_them() {
+fn a_page_of_one_state_reads_at_most_10000_rows_and_the_next_page_goes_on_behind_them() {
     let mut world = world();
     world.send(&change("z")).is_executed(200);
     world.database.tamper(&format!(
@@ -379,7 +379,7 @@ fn a_query_that_cannot_be_read_is_key_invalid() {
 }
 
 #[test]
-fn what_an_administrator_executed_is_replayed_to_nobody_else() {
+fn the_outcome_of_an_administrators_change_is_replayed_to_no_other_principal() {
     let mut world = world();
     let first = world.send(&change("own").by("semel:admin"));
     first.is_executed(200);
@@ -388,7 +388,7 @@ fn what_an_administrator_executed_is_replayed_to_nobody_else() {
 }
 
 #[test]
-fn it_cancels_under_whom_the_record_is_else_whom_it_names() {
+fn an_administrator_cancels_for_the_principal_of_the_record_or_else_for_the_one_it_names() {
     let mut world = world();
     world.crashed(&change("hers").first_sent_s(START_S));
     world.send(&cancel_for("one", "{\"id\":\"hers\",\"principal\":\"bob\"}")).is_executed(200);
@@ -404,7 +404,7 @@ fn it_cancels_under_whom_the_record_is_else_whom_it_names() {
 }
 
 #[test]
-fn a_cancellation_that_comes_too_late_brings_anybodys_outcome() {
+fn an_administrators_cancellation_of_an_executed_id_answers_with_its_outcome() {
     let mut world = world();
     let ran = world.send(&change("a"));
     let reply = world.send(&cancel_for("own", "{\"id\":\"a\"}"));
@@ -413,7 +413,7 @@ fn a_cancellation_that_comes_too_late_brings_anybodys_outcome() {
 }
 
 #[test]
-fn its_cancellations_pass_the_checks_of_their_ids() {
+fn an_administrators_cancellation_passes_the_same_checks_as_any_other() {
     let mut world = world();
     let late = cancel_for("own", "{\"id\":\"a\"}").deadline_ms(START_MS - 1);
     world.send(&late).is_problem(408, "attempt-expired", "no", "same-id");

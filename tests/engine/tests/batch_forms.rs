@@ -14,7 +14,7 @@ use semel_support::{KEY, START_MS, START_S, World, post};
 use serde_json::{Map, Value, json};
 
 #[test]
-fn of_a_batch_that_cannot_be_read_nothing_runs() {
+fn a_batch_that_cannot_be_read_is_body_invalid_and_runs_nothing() {
     let mut world = World::new();
     let good = count("good");
     let bad = [
@@ -63,7 +63,7 @@ fn of_a_batch_that_cannot_be_read_nothing_runs() {
 }
 
 #[test]
-fn the_names_of_headers_are_read_in_any_case() {
+fn the_header_names_of_an_element_are_read_in_any_case() {
     let mut world = World::new();
     let typed =
         |name: &str| json!([{ "id": "a", "method": "POST", "path": "/count", "headers": { name: "text/plain" } }]);
@@ -78,7 +78,7 @@ fn key() -> Key {
 }
 
 #[test]
-fn a_batch_has_its_limits() {
+fn a_batch_is_limited_in_elements_and_bytes_and_an_element_in_its_head() {
     let mut world = World::new();
     let many = |count: usize| Value::Array((0..count).map(|n| at(&format!("{n}"), "/echo")).collect());
     assert_eq!(run(&mut world, &many(ELEMENTS_MAX)).len(), ELEMENTS_MAX);
@@ -108,7 +108,7 @@ fn a_batch_has_its_limits() {
 
 /// Bytes that are not text take a third more room when they are written.
 #[test]
-fn what_has_room_until_it_is_written_has_none_then() {
+fn answers_that_have_no_room_once_they_are_encoded_are_unavailable() {
     let mut answers = Answers::default();
     for _ in 0..4 {
         let answer = Answer { status: 200, headers: Headers::new(), body: vec![0xff; 1 << 20], log: None };
@@ -152,7 +152,7 @@ fn answers_without_room_are_unavailable_and_their_commit_stands() {
 }
 
 #[test]
-fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch() {
+fn acknowledgements_that_are_invalid_forbidden_or_fail_refuse_the_whole_batch() {
     let mut world = World::new();
     let elements = json!([count("a")]);
     let refused = |world: &mut World, asker: &Asker, acks: &str| {
@@ -173,7 +173,7 @@ fn acknowledgements_that_cannot_be_read_or_are_not_allowed_refuse_all_of_a_batch
 }
 
 #[test]
-fn nothing_of_a_batch_is_told_as_done_that_could_not_acknowledge() {
+fn a_batch_in_one_commit_does_nothing_if_it_cannot_acknowledge() {
     let mut world = World::new();
     let ids = ["a", "b", "c"];
     for id in ids {
@@ -195,7 +195,7 @@ fn nothing_of_a_batch_is_told_as_done_that_could_not_acknowledge() {
 }
 
 #[test]
-fn a_place_in_a_session_is_the_header_of_a_single_request() {
+fn a_place_in_a_session_becomes_the_semel_session_header_of_its_element() {
     let element = |session: Value| json!([{ "session": session, "method": "POST", "path": "/count" }]).to_string();
     let header = |session: Value| {
         let batch = Batch::parse(&key(), &Headers::new(), Some(element(session).as_bytes())).expect("a batch");
@@ -206,7 +206,7 @@ fn a_place_in_a_session_is_the_header_of_a_single_request() {
 }
 
 #[test]
-fn a_frame_has_a_number_and_requests() {
+fn a_frame_without_a_valid_number_and_requests_is_body_invalid() {
     let mut world = World::new();
     for bad in [
         json!({}),
@@ -229,7 +229,7 @@ fn a_frame_has_a_number_and_requests() {
 }
 
 #[test]
-fn a_frame_runs_only_as_long_as_the_token_of_its_socket() {
+fn a_frame_is_unauthorized_once_the_token_of_its_socket_has_ended() {
     let mut world = World::new();
     let alice = Asker { ends_ms: Some(START_MS + 1_000), ..asker("alice") };
     let mut ask = |after_ms: i64, id: &str| {
@@ -247,14 +247,14 @@ fn a_frame_runs_only_as_long_as_the_token_of_its_socket() {
 }
 
 #[test]
-fn a_header_that_is_there_twice_is_refused_for_others_may_read_the_other() {
+fn a_batch_in_which_an_element_has_a_header_twice_is_body_invalid() {
     let text = r#"[{"method":"GET","path":"/count","headers":{"accept":"a","accept":"b"}}]"#;
     let problem = Batch::parse(&key(), &Headers::new(), Some(text.as_bytes()));
     assert_eq!(problem.expect_err("no batch").code, Code::BodyInvalid);
 }
 
 #[test]
-fn what_the_headers_of_a_batch_say_holds_of_all_of_it() {
+fn the_session_and_deadline_headers_of_a_batch_are_checked_for_all_of_it() {
     let mut world = World::new();
     let elements = json!([count("a")]);
     let mut sent = |name: &str, value: &str| {
@@ -271,7 +271,7 @@ fn what_the_headers_of_a_batch_say_holds_of_all_of_it() {
 }
 
 #[test]
-fn what_runs_by_itself_must_not_begin_after_the_deadline_of_its_batch_either() {
+fn an_element_has_the_earlier_of_its_own_deadline_and_that_of_its_batch() {
     let read = |own: &str, of_batch| {
         let text = format!("{{\"method\":\"POST\",\"path\":\"/count\"{own}}}");
         let element = Element::read(&text, of_batch, START_MS).expect("it can be read");
@@ -290,7 +290,7 @@ fn what_runs_by_itself_must_not_begin_after_the_deadline_of_its_batch_either() {
 }
 
 #[test]
-fn each_answer_has_its_own_headers_whatever_those_before_it_had() {
+fn each_answer_of_a_batch_has_its_own_headers_whatever_earlier_ones_had() {
     let answer = |name: &str, value: &str| Answer {
         status: 200,
         headers: Headers::from_iter([("x-b", "2"), (name, value), ("x-b", "1")]),
@@ -310,7 +310,7 @@ fn each_answer_has_its_own_headers_whatever_those_before_it_had() {
 }
 
 #[test]
-fn a_question_mark_alone_is_no_query() {
+fn an_empty_query_of_an_element_is_dropped_as_in_a_single_request() {
     let mut world = World::new();
     assert_eq!(statuses(&run(&mut world, &json!([at("a", "/count?")]))), ["executed"]);
     // A single request's URL has no `?` either.
@@ -318,14 +318,14 @@ fn a_question_mark_alone_is_no_query() {
 }
 
 #[test]
-fn what_a_batch_is_answered_is_counted_as_of_single_requests() {
+fn answers_in_a_batch_are_counted_like_those_to_single_requests() {
     let mut world = World::new();
     run(&mut world, &json!([count("a"), count("b"), count("a")]));
     assert_eq!((world.counted("executed"), world.counted("replayed")), (2, 1));
 }
 
 #[test]
-fn a_first_frame_has_room_for_a_token_and_a_name_and_no_more() {
+fn a_first_frame_has_room_for_the_longest_token_and_principal_and_16_kib_at_most() {
     let token = format!("Bearer {}", "x".repeat(TOKEN_BYTES_MAX));
     let said = json!({ "authorization": token, "principal": "a".repeat(255) }).to_string();
     let frame = |bytes: usize| format!("{said:<bytes$}");
@@ -334,7 +334,7 @@ fn a_first_frame_has_room_for_a_token_and_a_name_and_no_more() {
 }
 
 #[test]
-fn a_first_frame_says_nothing_but_who_asks() {
+fn a_first_frame_with_anything_but_credentials_is_body_invalid() {
     for frame in ["[]", "{\"authorization\":1}", "{\"principal\":\"a\",\"key\":\"a\"}", "{\"frame\":1,\"requests\":[]}"]
     {
         assert_eq!(first_frame(frame).map_err(|problem| problem.code), Err(Code::BodyInvalid), "{frame}");

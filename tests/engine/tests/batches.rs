@@ -168,17 +168,17 @@ fn at_each_statement(fault: fn(&World, u64)) {
 }
 
 #[test]
-fn a_statement_that_fails_undoes_nothing_that_was_told_as_done() {
+fn a_batch_with_a_failing_statement_keeps_what_it_answered_as_executed() {
     at_each_statement(|world, n| world.database.fail(n));
 }
 
 #[test]
-fn a_full_disk_undoes_all_and_each_element_runs_in_a_commit_of_its_own() {
+fn a_batch_on_a_full_disk_keeps_what_it_answered_as_executed() {
     at_each_statement(|world, n| world.database.full(n));
 }
 
 #[test]
-fn on_a_disk_that_is_really_full_the_neighbours_of_what_has_no_room_are_executed() {
+fn on_a_full_disk_the_neighbours_of_an_element_without_room_are_executed() {
     let mut world = used();
     let pages = world.database.number("PRAGMA page_count") + 4;
     world.database.exec(&format!("PRAGMA max_page_count = {pages}"), &[]).expect("a pragma");
@@ -188,7 +188,7 @@ fn on_a_disk_that_is_really_full_the_neighbours_of_what_has_no_room_are_executed
 }
 
 #[test]
-fn what_fails_and_then_crashes_goes_one_by_one_once() {
+fn after_failures_and_a_crash_the_elements_of_a_batch_have_run_in_order_and_once() {
     for times in 1..=5 {
         let mut world = used();
         // Writing a record fails this many times; and the last element panics each time.
@@ -208,7 +208,7 @@ fn what_fails_and_then_crashes_goes_one_by_one_once() {
 }
 
 #[test]
-fn what_is_in_memory_goes_with_a_commit_that_fails() {
+fn a_batch_whose_commit_crashes_takes_no_places() {
     let mut world = World::with(|config| config.records_max = 3);
     world.send(&post("/count").id("first")).is_executed(200);
     // These fill the key. If the failed commit had been counted, the second attempt would be refused.
@@ -261,7 +261,7 @@ fn each_element_has_the_answer_of_a_single_request() {
 }
 
 #[test]
-fn the_key_rule_and_the_grant_are_those_of_a_single_request() {
+fn the_key_rule_and_the_grant_apply_to_an_element_as_to_a_single_request() {
     let mut world = World::new();
     let elements = json!([
         at("a", "/keyed/another"),
@@ -311,7 +311,7 @@ fn the_key_rule_and_the_grant_are_those_of_a_single_request() {
 }
 
 #[test]
-fn a_batch_is_under_its_principal_alone() {
+fn a_batch_runs_under_its_own_principal_only() {
     let mut world = World::new();
     assert_eq!(statuses(&run(&mut world, &json!([count("a")]))), ["executed"]);
     let elements = json!([
@@ -348,7 +348,7 @@ fn a_batch_acknowledges_before_it_runs() {
 }
 
 #[test]
-fn places_of_a_session_are_taken_in_one_batch_and_its_take_over_may_be_in_it() {
+fn a_batch_may_take_over_a_session_and_take_several_of_its_places() {
     let mut world = World::new();
     let place =
         |seq: i64| json!({ "session": { "name": "s", "epoch": 1, "seq": seq }, "method": "POST", "path": "/count" });
@@ -359,7 +359,7 @@ fn places_of_a_session_are_taken_in_one_batch_and_its_take_over_may_be_in_it() {
 }
 
 #[test]
-fn an_untouched_key_stays_untouched_by_what_only_reads_or_is_refused() {
+fn reads_and_refusals_in_a_batch_leave_an_untouched_key_without_tables() {
     let mut world = World::new();
     let elements =
         json!([{ "method": "GET", "path": "/count" }, { "method": "POST", "path": "/count" }, look_up_element("a")]);

@@ -93,7 +93,7 @@ fn a_cancellation_takes_a_place_for_itself_and_none_for_its_id() {
 }
 
 #[test]
-fn a_suspect_takes_a_place_until_it_ends() {
+fn a_suspect_takes_one_place_and_frees_it_if_it_is_rolled_back() {
     leaves(9, |world| (0..2).for_each(|_| drop(world.crashed(&change("a")))));
     leaves(9, |world| (0..4).for_each(|_| drop(world.crashed(&change("poisoned")))));
     leaves(9, |world| {
@@ -109,7 +109,7 @@ fn a_suspect_takes_a_place_until_it_ends() {
 }
 
 #[test]
-fn what_the_sweep_takes_away_frees_its_place() {
+fn the_sweep_frees_the_places_of_what_it_deletes() {
     leaves(10, |world| {
         world.send(&change("fenced").first_sent_s(START_S));
         world.send(&change("expired"));
@@ -120,7 +120,7 @@ fn what_the_sweep_takes_away_frees_its_place() {
 }
 
 #[test]
-fn a_place_that_a_failed_commit_would_have_taken_stays_free() {
+fn a_commit_that_fails_takes_no_place() {
     for n in 0.. {
         let mut world = world(10, 1000);
         world.send(&change("a"));
@@ -178,7 +178,7 @@ fn a_key_that_is_full_of_tombstones_sweeps_with_every_request() {
 }
 
 #[test]
-fn the_count_that_is_told_is_that_of_the_rows_and_asking_writes_nothing() {
+fn the_count_of_a_key_is_that_of_its_rows_and_asking_for_it_writes_nothing() {
     let mut world = world(10, 1000);
     assert_eq!(world.count(), Ok(Change::default()));
     assert_eq!(world.database.number("SELECT count(*) FROM sqlite_master"), 0, "an untouched key has no tables");
@@ -207,7 +207,7 @@ fn the_count_that_is_told_is_that_of_the_rows_and_asking_writes_nothing() {
 }
 
 #[test]
-fn a_count_that_storage_refuses_is_an_error_and_is_made_again() {
+fn a_count_is_an_error_if_the_storage_fails_and_is_made_again_the_next_time() {
     let mut world = world(10, 1000);
     world.send(&change("a"));
     world.restart();
@@ -218,7 +218,7 @@ fn a_count_that_storage_refuses_is_an_error_and_is_made_again() {
 }
 
 #[test]
-fn a_suspect_is_counted_in_a_full_key_too() {
+fn starts_of_a_suspect_are_counted_in_a_full_key_too_until_it_is_poisoned() {
     // The suspect has its place and may run. A handler that never returns must be poisoned at a full key too.
     let mut world = world(1, 1000);
     for _ in 0..3 {
@@ -231,7 +231,7 @@ fn a_suspect_is_counted_in_a_full_key_too() {
 }
 
 #[test]
-fn a_crash_counts_though_the_deadline_passed_meanwhile() {
+fn a_crash_is_counted_even_if_the_deadline_passed_meanwhile() {
     let mut world = World::new();
     for n in 0..3 {
         let call = change("a").deadline_ms(world.wall_ms + 10);
@@ -246,7 +246,7 @@ fn a_crash_counts_though_the_deadline_passed_meanwhile() {
 }
 
 #[test]
-fn a_cancelled_suspect_is_protected_from_all_attempts_that_were_seen() {
+fn a_cancelled_suspect_without_first_sent_stays_cancelled_beyond_the_retention() {
     // An attempt without first-sent has come, so the fence alone can't refuse the id.
     let mut world = world(10, 1000);
     world.crashed(&change("a"));

@@ -25,7 +25,7 @@ fn registered() -> World {
 }
 
 #[test]
-fn an_untouched_key_is_never_woken_and_tells_nothing() {
+fn an_untouched_key_is_never_woken_and_reports_nothing() {
     let mut world = world();
     world.send(&get("/count"));
     assert_eq!(world.wakes_at(), None);
@@ -37,7 +37,7 @@ fn an_untouched_key_is_never_woken_and_tells_nothing() {
 }
 
 #[test]
-fn a_key_is_woken_at_once_to_register_and_tells_what_it_holds() {
+fn a_new_key_is_woken_at_once_to_register_and_reports_what_it_holds() {
     let mut world = world();
     world.send(&change("a"));
     assert_eq!(world.wakes_at(), Some(START_MS));
@@ -53,7 +53,7 @@ fn a_key_is_woken_at_once_to_register_and_tells_what_it_holds() {
 }
 
 #[test]
-fn a_registration_that_was_not_answered_stays_due_over_restarts_and_a_registered_key_is_let_alone() {
+fn a_registration_stays_due_over_restarts_until_it_is_answered() {
     let mut world = world();
     world.send(&change("a"));
     world.wake().unwrap();
@@ -71,7 +71,7 @@ fn a_registration_that_was_not_answered_stays_due_over_restarts_and_a_registered
 }
 
 #[test]
-fn a_crash_before_any_statement_of_the_answer_leaves_a_key_that_registers_and_forgets_later() {
+fn a_crash_in_the_answer_to_a_registration_loses_neither_it_nor_the_forget_in_it() {
     let mut crashes = 0;
     loop {
         let mut world = world();
@@ -101,7 +101,7 @@ fn a_crash_before_any_statement_of_the_answer_leaves_a_key_that_registers_and_fo
 }
 
 #[test]
-fn what_changed_is_told_once_in_the_interval_and_a_read_tells_nothing() {
+fn changes_are_reported_once_in_the_interval_and_reads_are_not_reported() {
     let mut world = registered();
     world.pass_ms(10_000);
     world.send(&get("/count"));
@@ -123,7 +123,7 @@ fn what_changed_is_told_once_in_the_interval_and_a_read_tells_nothing() {
 }
 
 #[test]
-fn what_is_acknowledged_with_a_read_is_told_too() {
+fn an_acknowledgement_that_comes_with_a_read_is_reported_too() {
     let mut world = registered();
     world.send(&get("/count").ack("first")).is_read(200);
     assert_eq!(world.wakes_at(), Some(START_MS + REPORT_MS));
@@ -132,7 +132,7 @@ fn what_is_acknowledged_with_a_read_is_told_too() {
 }
 
 #[test]
-fn without_a_registry_only_what_may_leave_wakes_a_key() {
+fn without_a_registry_a_key_is_woken_only_for_rows_that_may_leave() {
     let mut world = world();
     world.send(&change("a"));
     world.wake().unwrap();
@@ -173,7 +173,7 @@ fn a_tombstone_wakes_the_key_when_it_lapses() {
 }
 
 #[test]
-fn a_sweep_that_fails_or_dies_at_any_statement_leaves_a_page_whole_or_gone() {
+fn a_sweep_that_fails_or_crashes_at_any_statement_deletes_nothing_without_its_fence() {
     for fault in [|world: &World, n| world.database.crash_before(n), |world: &World, n| world.database.fail(n)] {
         let mut faults = 0;
         loop {
@@ -200,7 +200,7 @@ fn a_sweep_that_fails_or_dies_at_any_statement_leaves_a_page_whole_or_gone() {
 }
 
 #[test]
-fn a_key_with_rows_of_the_layer_alone_is_listed_and_stays_until_it_is_deleted() {
+fn a_key_with_only_a_poisoned_or_cancelled_id_is_listed_until_it_is_deleted() {
     let poisoned = |world: &mut World| {
         world.handler.trouble.set(Trouble::Panics);
         world.send(&change("a"));
@@ -226,7 +226,7 @@ fn a_key_with_rows_of_the_layer_alone_is_listed_and_stays_until_it_is_deleted() 
 }
 
 #[test]
-fn an_untouched_key_that_refused_by_its_fence_is_not_listed() {
+fn an_untouched_key_that_has_refused_by_its_fence_reports_nothing() {
     let mut world = world();
     let reply = world.send(&post("/count").id("a").first_sent_s(START_S - RETENTION_S - 1));
     assert_eq!(reply.only("semel-status"), "outside-window");
@@ -236,7 +236,7 @@ fn an_untouched_key_that_refused_by_its_fence_is_not_listed() {
 }
 
 #[test]
-fn after_a_forget_that_the_storage_refused_nothing_in_memory_is_relied_on() {
+fn after_a_forget_that_storage_refused_the_engine_knows_no_next_alarm_from_memory() {
     let mut world = registered();
     world.database.fail(0);
     assert!(world.forget(START_S - 1).is_err());
@@ -244,7 +244,7 @@ fn after_a_forget_that_the_storage_refused_nothing_in_memory_is_relied_on() {
 }
 
 #[test]
-fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_it() {
+fn while_the_name_of_a_key_and_so_its_rule_is_unknown_nothing_leaves_and_nothing_wakes_it() {
     let mut world = World::ruled(RETENTION_S, r#""forever""#);
     let first = post("/count").id("a").first_sent_s(START_S);
     world.send(&first).is_executed(200);
@@ -258,7 +258,7 @@ fn while_it_is_not_known_what_holds_of_the_key_nothing_leaves_and_nothing_wakes_
 }
 
 #[test]
-fn a_key_that_hears_of_a_forget_applies_it_once_and_a_second_time_costs_nothing() {
+fn a_forget_is_applied_once_and_an_equal_or_earlier_one_writes_nothing() {
     let mut world = registered();
     world.pass_s(5);
     assert_eq!(world.send(&post("/count").id("late").first_sent_s(START_S - 3)).only("semel-status"), "executed");
@@ -271,7 +271,7 @@ fn a_key_that_hears_of_a_forget_applies_it_once_and_a_second_time_costs_nothing(
 }
 
 #[test]
-fn a_chore_writes_few_rows() {
+fn a_registration_writes_one_row_a_report_none_and_a_sweep_one_besides_those_it_deletes() {
     let mut world = world();
     world.send(&change("a"));
     let before = world.database.rows_written();
@@ -289,7 +289,7 @@ fn a_chore_writes_few_rows() {
 }
 
 #[test]
-fn the_oldest_of_few_rows_is_told_as_it_is_though_no_walk_was_due() {
+fn the_oldest_of_few_rows_is_reported_exactly_even_if_no_walk_is_due() {
     let mut world = registered();
     world.pass_s(10);
     world.send(&change("later"));
@@ -301,7 +301,7 @@ fn the_oldest_of_few_rows_is_told_as_it_is_though_no_walk_was_due() {
 }
 
 #[test]
-fn of_many_rows_none_is_older_than_is_told() {
+fn of_many_rows_none_is_older_than_the_one_reported_as_the_oldest() {
     let mut world = registered();
     world.database.tamper(&format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000) INSERT INTO semel_records \
@@ -316,7 +316,7 @@ fn of_many_rows_none_is_older_than_is_told() {
 }
 
 #[test]
-fn what_changed_before_the_object_was_put_to_rest_is_told_by_the_one_that_its_alarm_starts() {
+fn a_change_before_the_object_ended_is_reported_by_the_object_that_its_alarm_starts() {
     let mut world = registered();
     world.send(&change("second"));
     world.restart();
@@ -328,7 +328,7 @@ fn what_changed_before_the_object_was_put_to_rest_is_told_by_the_one_that_its_al
 }
 
 #[test]
-fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
+fn a_request_sweeps_nothing_while_its_object_is_sweeping_and_sweeps_a_second_later() {
     let mut world = world();
     for n in 0..2 * SWEEP_ROWS - 1 {
         world.send(&change(&format!("a{n}")));
@@ -345,7 +345,7 @@ fn no_request_sweeps_what_its_object_is_about_to_and_all_do_where_it_is_not() {
 }
 
 #[test]
-fn what_is_kept_for_ever_wakes_nobody() {
+fn a_key_that_keeps_everything_for_ever_is_not_woken_once_it_is_registered() {
     let mut world = World::with(|config| config.retention_s = FOREVER_S);
     world.send(&change("a"));
     world.tell();
@@ -353,7 +353,7 @@ fn what_is_kept_for_ever_wakes_nobody() {
 }
 
 #[test]
-fn what_is_to_be_told_waits_for_no_clock_of_the_key_that_is_ahead() {
+fn a_report_does_not_wait_for_a_clock_of_the_key_that_is_ahead() {
     for is_restarted in [false, true] {
         let ahead = |world: &mut World| {
             world.pass_s(3600);

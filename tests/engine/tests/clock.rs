@@ -30,13 +30,13 @@ fn stays(act: impl Fn(&mut World), is_committed: bool) {
 }
 
 #[test]
-fn the_wall_clock_may_go_back_while_the_object_lives() {
+fn the_clock_of_a_key_does_not_go_back_with_the_wall_clock_while_its_object_lives() {
     stays(|world| drop(world.send(&get("/count"))), false);
     stays(|world| drop(world.send(&post("/not-found").id("a"))), false);
 }
 
 #[test]
-fn it_stays_though_the_storage_failed_meanwhile() {
+fn the_clock_of_a_key_does_not_go_back_after_a_failure_of_the_storage() {
     let fails = |world: &mut World| {
         world.send(&get("/count"));
         world.database.fail(0);
@@ -46,7 +46,7 @@ fn it_stays_though_the_storage_failed_meanwhile() {
 }
 
 #[test]
-fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet() {
+fn the_clock_at_which_an_object_opened_its_storage_does_not_go_back_before_its_first_request() {
     let mut world = World::new();
     let until_ms = START_MS + 60_000;
     let first = change("00000000-0000-7000-8000-000000000001").first_sent_s(START_S).deadline_ms(until_ms);
@@ -66,7 +66,7 @@ fn it_stays_where_the_object_has_looked_at_its_storage_and_nobody_has_asked_yet(
 }
 
 #[test]
-fn it_stays_where_it_was_told_while_the_object_looked_at_its_storage() {
+fn the_clock_does_not_go_back_behind_what_was_told_while_the_object_read_its_storage() {
     for asks in [false, true] {
         let mut world = World::new();
         world.send(&change("before").first_sent_s(START_S)).is_executed(200);
@@ -96,7 +96,7 @@ fn put_back() -> (World, i64) {
 }
 
 #[test]
-fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
+fn the_clock_of_a_key_does_not_go_back_if_a_batch_cannot_look_at_the_storage() {
     let (mut world, later_ms) = put_back();
     world.database.fail_at("SELECT 1 FROM sqlite_master", 2);
     let batch = json!([count("b")]).to_string();
@@ -107,7 +107,7 @@ fn it_stays_though_a_batch_can_not_even_look_at_the_storage() {
 }
 
 #[test]
-fn what_is_answered_without_the_storage_tells_it_as_well() {
+fn an_answer_without_the_storage_tells_the_clock_of_the_key_and_moves_it_on() {
     let mut world = World::new();
     world.pass_s(3600);
     let later_ms = world.wall_ms;
@@ -122,7 +122,7 @@ fn what_is_answered_without_the_storage_tells_it_as_well() {
 }
 
 #[test]
-fn an_answer_to_what_can_not_even_look_at_the_storage_tells_it_as_well() {
+fn an_answer_to_a_request_that_cannot_look_at_the_storage_tells_the_clock_of_the_key() {
     let (mut world, later_ms) = put_back();
     world.database.fail(0);
     assert_eq!(world.send(&look_up("a")).now_ms(), later_ms);
@@ -133,7 +133,7 @@ fn an_answer_to_what_can_not_even_look_at_the_storage_tells_it_as_well() {
 }
 
 #[test]
-fn what_was_committed_holds_over_a_restart() {
+fn a_committed_clock_holds_over_a_restart() {
     stays(|world| drop(world.send(&change("a"))), true);
     stays(|world| drop(world.send(&cancel("own", "a"))), true);
     stays(|world| drop(world.send(&get("/count").ack("before"))), true);
@@ -143,7 +143,7 @@ fn what_was_committed_holds_over_a_restart() {
 }
 
 #[test]
-fn what_was_committed_holds_though_its_row_has_left() {
+fn a_committed_clock_holds_over_a_restart_even_if_its_row_has_left() {
     let failed_start = |world: &mut World| {
         world.start(&change("a"));
         world.handler.trouble.set(Trouble::Fails);

@@ -124,7 +124,7 @@ fn a_malformed_body_of_a_cancellation_is_body_invalid() {
 }
 
 #[test]
-fn what_is_rolled_back_is_told_where_the_reason_is() {
+fn a_rolled_back_answer_says_that_the_reason_is_in_the_log() {
     let mut world = World::new();
     let reply = world.send(&post("/status/500").id("a"));
     reply.is_problem(500, "rolled-back", "no", "same-id");
@@ -148,7 +148,7 @@ fn an_outcome_with_too_many_headers_or_one_that_would_be_trimmed_is_rolled_back(
 }
 
 #[test]
-fn what_the_handler_does_not_know_is_not_found_and_not_recorded() {
+fn a_path_that_the_handler_does_not_know_is_not_found_and_not_recorded() {
     let mut world = World::new();
     undoes(&mut world, &post("/not-found").id("a"), (404, "not-found", "no", "after-fix"));
     undoes(&mut world, &get("/not-found"), (404, "not-found", "no", "after-fix"));
@@ -198,7 +198,7 @@ fn an_id_whose_outcome_is_no_longer_kept_tells_whether_it_ran() {
 }
 
 #[test]
-fn what_was_first_sent_before_the_fence_and_has_no_record_is_outside_the_window() {
+fn a_request_first_sent_before_the_fence_and_without_a_record_is_outside_the_window() {
     let mut world = World::with(|config| config.retention_s = 1000);
     let fence_s = START_S - 1000;
     refuses(&mut world, &change("a").first_sent_s(fence_s - 1), (412, "outside-window", "unknown", "never"));
@@ -351,7 +351,7 @@ fn a_key_full_of_tombstones_refuses_new_work() {
 }
 
 #[test]
-fn what_is_undone_takes_no_place() {
+fn a_request_that_is_rolled_back_takes_no_place() {
     let mut world = World::with(|config| config.records_max = 1);
     for trouble in [Trouble::Fails, Trouble::BadSql, Trouble::Answers500] {
         world.handler.trouble.set(trouble);
@@ -363,7 +363,7 @@ fn what_is_undone_takes_no_place() {
 }
 
 #[test]
-fn storage_that_fails_is_unavailable_and_names_no_key() {
+fn a_request_whose_storage_fails_is_unavailable_and_its_answer_has_no_semel_key() {
     let mut world = World::new();
     let first = world.send(&change("a"));
     for call in [change("a"), change("b"), get("/count"), look_up("a"), acknowledge("[\"a\"]"), cancel("own", "b")] {

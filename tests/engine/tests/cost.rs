@@ -36,7 +36,7 @@ fn an_execution_writes_one_row_besides_its_effect() {
 }
 
 #[test]
-fn what_rides_along_costs_an_execution_no_statement_or_one_for_all() {
+fn acknowledgements_on_an_execution_cost_no_statement_or_one_for_all() {
     let mut world = world();
     for id in ["a", "b", "c", "d"] {
         world.send(&change(id).deadline_ms(START_MS));
@@ -72,7 +72,7 @@ fn an_object_that_starts_writes_nothing() {
 }
 
 #[test]
-fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
+fn an_acknowledgement_writes_one_row_and_the_sweep_of_its_tombstone_two() {
     let mut world = world();
     world.send(&change("a").deadline_ms(START_MS));
     let ack = acknowledge(&format!("[{{\"id\":\"a\",\"until\":{START_MS}}}]"));
@@ -85,7 +85,7 @@ fn an_acknowledgement_writes_one_row_and_a_leaving_row_is_one_more() {
 }
 
 #[test]
-fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
+fn a_batch_takes_three_statements_besides_those_of_its_handler() {
     let mut world = world();
     let batch = |from: u64, many: u64| Value::Array((from..from + many).map(|n| count(&format!("{n:03}"))).collect());
     run(&mut world, &batch(0, 64));
@@ -99,7 +99,7 @@ fn a_batch_reads_and_writes_in_a_few_statements_what_is_of_many() {
 }
 
 #[test]
-fn a_batch_that_brings_a_page_of_the_sweep_still_reads_its_records_in_one_statement() {
+fn a_batch_that_sweeps_a_page_takes_14_statements_besides_those_of_its_handler() {
     let mut world = world();
     let batch = |from: u64, first_sent_s: i64| {
         let element =

@@ -19,12 +19,12 @@ fn crash_everywhere(prepare: impl Fn(&mut World), call: &Call, effects: i64) {
 }
 
 #[test]
-fn in_the_first_request_of_a_key() {
+fn a_crash_in_the_first_request_of_a_key_leaves_all_or_nothing() {
     crash_everywhere(|_| {}, &change("a"), 1);
 }
 
 #[test]
-fn in_a_request_that_brings_acknowledgements() {
+fn a_crash_in_a_request_with_acknowledgements_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("old")).is_executed(200);
         world.send(&change("older")).is_executed(200);
@@ -33,7 +33,7 @@ fn in_a_request_that_brings_acknowledgements() {
 }
 
 #[test]
-fn in_a_replay_that_brings_an_acknowledgement_and_a_later_deadline() {
+fn a_crash_in_a_replay_with_an_acknowledgement_and_a_later_deadline_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
         world.send(&change("old")).is_executed(200);
@@ -42,7 +42,7 @@ fn in_a_replay_that_brings_an_acknowledgement_and_a_later_deadline() {
 }
 
 #[test]
-fn in_a_refusal_that_brings_an_acknowledgement() {
+fn a_crash_in_a_refusal_with_an_acknowledgement_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("a")).is_executed(200);
         world.send(&change("old")).is_executed(200);
@@ -51,13 +51,13 @@ fn in_a_refusal_that_brings_an_acknowledgement() {
 }
 
 #[test]
-fn in_a_cancellation() {
+fn a_crash_in_a_cancellation_leaves_all_or_nothing() {
     let prepare = |world: &mut World| drop(world.send(&change("old")));
     crash_everywhere(prepare, &cancel("own", "a").ack("old"), 1);
 }
 
 #[test]
-fn in_acknowledgements_without_a_request() {
+fn a_crash_in_a_request_that_only_acknowledges_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("a")).is_executed(200);
         world.send(&change("b")).is_executed(200);
@@ -71,7 +71,7 @@ fn until(id: &str) -> String {
 }
 
 #[test]
-fn in_a_request_that_carries_tombstones_on() {
+fn a_crash_in_a_request_whose_record_carries_tombstones_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
         world.send(&change("b").deadline_ms(START_MS).ack_until("a", START_MS)).is_executed(200);
@@ -80,7 +80,7 @@ fn in_a_request_that_carries_tombstones_on() {
 }
 
 #[test]
-fn in_acknowledgements_that_go_into_a_chunk_and_in_the_sweep_of_it() {
+fn a_crash_in_acknowledgements_packed_into_a_chunk_or_in_its_sweep_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         for id in ["a", "b", "c"] {
             world.send(&change(id).deadline_ms(START_MS)).is_executed(200);
@@ -98,7 +98,7 @@ fn in_acknowledgements_that_go_into_a_chunk_and_in_the_sweep_of_it() {
 }
 
 #[test]
-fn in_a_late_attempt_that_its_packed_tombstone_must_outlive() {
+fn a_crash_in_a_late_attempt_that_extends_a_packed_tombstone_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
         world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
@@ -107,7 +107,7 @@ fn in_a_late_attempt_that_its_packed_tombstone_must_outlive() {
 }
 
 #[test]
-fn in_a_sweep_of_a_record_that_carries_what_still_lasts() {
+fn a_crash_in_the_sweep_of_a_record_that_carries_a_tombstone_leaves_all_or_nothing() {
     let ready = |world: &mut World| {
         world.restart_with(|config| config.retention_s = 10);
         world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
@@ -119,7 +119,7 @@ fn in_a_sweep_of_a_record_that_carries_what_still_lasts() {
 }
 
 #[test]
-fn in_a_sweep() {
+fn a_crash_in_a_sweep_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("fenced")).is_executed(200);
         world.send(&post("/count").id("tombstone")).is_executed(200);
@@ -130,7 +130,7 @@ fn in_a_sweep() {
 }
 
 #[test]
-fn in_the_deletion_of_a_record() {
+fn a_crash_in_the_deletion_of_a_record_leaves_all_or_nothing() {
     let prepare = |world: &mut World| {
         world.send(&change("old")).is_executed(200);
         world.send(&change("a")).is_executed(200);
@@ -139,7 +139,7 @@ fn in_the_deletion_of_a_record() {
 }
 
 #[test]
-fn in_the_deletion_of_a_key() {
+fn a_crash_in_the_deletion_of_a_key_leaves_all_or_nothing() {
     // The key also has tombstones, a cancelled id and a suspect, and the request brings acknowledgements that find nothing any
     // more.
     let prepare = |world: &mut World| {
@@ -152,13 +152,13 @@ fn in_the_deletion_of_a_key() {
 }
 
 #[test]
-fn in_an_administrators_cancellation() {
+fn a_crash_in_an_administrators_cancellation_leaves_all_or_nothing() {
     let prepare = |world: &mut World| drop(world.crashed(&change("a")));
     crash_everywhere(prepare, &cancel_for("own", "{\"id\":\"a\"}"), 0);
 }
 
 #[test]
-fn in_forgetting() {
+fn a_crash_in_a_forget_leaves_all_or_nothing() {
     let ready = || {
         let mut world = World::with(|config| config.retention_s = 1000);
         world.send(&change("a")).is_executed(200);
@@ -185,14 +185,14 @@ fn in_forgetting() {
 }
 
 #[test]
-fn in_a_handler_that_fails() {
+fn a_crash_in_a_request_that_is_not_found_leaves_all_or_nothing_of_its_acknowledgement() {
     // The failure is rolled back; what is written is the acknowledgement.
     let prepare = |world: &mut World| drop(world.send(&change("old")));
     crash_everywhere(prepare, &post("/not-found").id("a").ack("old"), 1);
 }
 
 #[test]
-fn in_counting_the_last_crash() {
+fn a_crash_in_counting_the_last_crash_of_an_id_leaves_nothing_and_it_is_poisoned_next() {
     let ready = || {
         let mut world = World::new();
         world.crashed(&change("a"));
@@ -215,7 +215,7 @@ fn in_counting_the_last_crash() {
 }
 
 #[test]
-fn a_commit_that_fails_leaves_nothing_and_the_key_goes_on() {
+fn a_statement_that_fails_leaves_nothing_of_its_request_and_the_next_attempt_succeeds() {
     for n in 0..8 {
         let mut world = World::new();
         world.send(&change("old")).is_executed(200);

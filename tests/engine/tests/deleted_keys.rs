@@ -16,7 +16,7 @@ fn change(id: &str) -> Call {
 }
 
 #[test]
-fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
+fn a_deleted_key_is_unlisted_and_is_listed_again_with_its_next_row() {
     let mut world = world();
     world.send(&change("first"));
     world.tell();
@@ -44,7 +44,7 @@ fn a_key_that_is_deleted_is_taken_out_and_comes_anew_with_the_next_row() {
 
 /// The registry may have listed the key by now.
 #[test]
-fn the_registry_is_told_of_a_deletion_though_its_answer_to_the_first_report_never_came() {
+fn a_deletion_is_reported_even_if_the_first_report_of_the_key_was_never_answered() {
     for restarts in [false, true] {
         let mut world = world();
         world.send(&change("first"));
@@ -78,7 +78,7 @@ fn used_while_its_deletion_is_told() -> (World, Call) {
 }
 
 #[test]
-fn a_key_that_is_used_while_its_deletion_is_told_is_listed_again() {
+fn a_key_that_is_used_while_its_deletion_is_reported_is_listed_again() {
     for is_restarted in [false, true] {
         let (mut world, _) = used_while_its_deletion_is_told();
         if is_restarted {
@@ -95,7 +95,7 @@ fn a_key_that_is_used_while_its_deletion_is_told_is_listed_again() {
 }
 
 #[test]
-fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_nothing_twice() {
+fn a_key_that_is_used_while_its_deletion_is_reported_keeps_its_rule_and_replays() {
     let (mut world, used) = used_while_its_deletion_is_told();
     while let Some(at_ms) = world.wakes_at() {
         world.restart();
@@ -111,7 +111,7 @@ fn a_key_that_is_used_while_its_deletion_is_told_keeps_its_rule_and_executes_not
 }
 
 #[test]
-fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_deletes_nothing_again() {
+fn a_deletion_whose_key_has_lost_its_name_is_swept_and_deletes_nothing_when_sent_again() {
     let mut world = World::ruled(RETENTION_S, &(100 * RETENTION_S).to_string());
     world.send(&change("first"));
     world.tell();
@@ -135,7 +135,7 @@ fn of_a_key_whose_name_is_gone_what_deleted_it_leaves_behind_the_fence_and_delet
 }
 
 #[test]
-fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_its_name_goes() {
+fn a_key_that_is_deleted_before_its_registration_was_answered_is_unlisted_and_loses_its_name() {
     let mut world = world();
     world.send(&change("a"));
     world.wake().unwrap();
@@ -158,7 +158,7 @@ fn a_key_that_is_deleted_before_its_registration_was_answered_is_taken_out_and_i
 }
 
 #[test]
-fn a_key_that_is_deleted_again_has_its_name_until_the_registry_knows_of_it() {
+fn a_key_that_is_deleted_again_keeps_its_name_until_the_registry_has_its_report() {
     let mut world = world();
     world.send(&change("a"));
     world.tell();
@@ -173,7 +173,7 @@ fn a_key_that_is_deleted_again_has_its_name_until_the_registry_knows_of_it() {
 }
 
 #[test]
-fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_the_listing_back() {
+fn an_acknowledged_deletion_is_swept_soon_and_restores_neither_the_name_nor_the_listing() {
     for is_told_first in [false, true] {
         let mut world = world();
         world.send(&change("a"));
@@ -201,7 +201,7 @@ fn a_deletion_that_is_acknowledged_leaves_soon_and_brings_neither_the_name_nor_t
 
 /// Nothing was committed while the clock was ahead, so the next object doesn't know that. Only the shard does.
 #[test]
-fn a_key_that_told_by_a_clock_that_was_ahead_is_taken_out_once_it_has_caught_up() {
+fn a_key_that_reported_by_a_clock_that_was_ahead_is_unlisted_once_it_has_caught_up() {
     let database = Database::new();
     let shard = Shard::new(&database, 0);
     let mut world = World::new();
@@ -233,7 +233,7 @@ fn a_key_that_told_by_a_clock_that_was_ahead_is_taken_out_once_it_has_caught_up(
 }
 
 #[test]
-fn where_there_is_no_registry_the_name_of_a_deleted_key_goes_without_being_told() {
+fn without_a_registry_the_name_of_a_deleted_key_goes_unless_the_key_is_used_again() {
     let mut world = world();
     world.send(&change("first"));
     world.wake_without_registry();
@@ -259,7 +259,7 @@ fn where_there_is_no_registry_the_name_of_a_deleted_key_goes_without_being_told(
 }
 
 #[test]
-fn where_its_name_can_not_be_taken_away_a_deleted_key_is_woken_for_it_no_sooner_than_it_may() {
+fn a_deleted_key_whose_name_cannot_be_removed_is_woken_for_that_a_minute_later() {
     let mut world = world();
     world.send(&change("first"));
     world.send(&delete_key("own"));

@@ -20,7 +20,7 @@ const OWN_TABLES: [&str; 7] = [
 ];
 
 #[test]
-fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again() {
+fn a_deleted_record_keeps_only_whether_it_ran_and_never_runs_again() {
     let mut world = world();
     world.send(&change("a").body("secret")).is_executed(200);
     let reply = world.send(&delete_record("own", "a"));
@@ -37,7 +37,7 @@ fn a_deleted_record_tells_nobody_more_than_whether_it_ran_and_never_runs_again()
 }
 
 #[test]
-fn a_deleted_record_lives_on_as_one_that_expired() {
+fn a_deleted_record_stays_one_retention_or_with_a_first_sent_until_the_fence_refuses_it() {
     let mut world = world();
     // Without first-sent it stays for one retention. With first-sent it stays until the fence refuses the id, even if the
     // client's clock was ahead and its attempts had deadlines.
@@ -63,7 +63,7 @@ fn a_deleted_record_lives_on_as_one_that_expired() {
 }
 
 #[test]
-fn a_suspect_is_cancelled_and_what_has_no_outcome_stays_as_it_is() {
+fn deleting_a_record_cancels_a_suspect_expires_a_poisoned_id_and_leaves_other_tombstones() {
     let mut world = world();
     world.crashed(&change("suspect").first_sent_s(START_S));
     (0..3).for_each(|_| drop(world.crashed(&change("poisoned"))));
@@ -87,7 +87,7 @@ fn a_suspect_is_cancelled_and_what_has_no_outcome_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_not_there_is_not_seen_and_is_not_recorded() {
+fn deleting_an_unknown_record_is_not_seen_and_is_not_recorded() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     world.send(&delete_record("own", "b")).is_problem(404, "not-seen", "unknown", "same-id");
@@ -97,7 +97,7 @@ fn what_is_not_there_is_not_seen_and_is_not_recorded() {
 }
 
 #[test]
-fn the_ids_of_deletions_follow_the_rules_of_ids() {
+fn the_id_of_a_deletion_follows_the_rules_of_request_ids_deadline_replay_and_mismatch() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     world.send(&change("b")).is_executed(200);
@@ -118,7 +118,7 @@ fn the_ids_of_deletions_follow_the_rules_of_ids() {
 }
 
 #[test]
-fn a_deleted_key_has_nothing_left_but_the_deletion_which_replays() {
+fn a_deleted_key_keeps_only_its_fence_and_the_record_of_its_deletion_which_is_replayed() {
     let mut world = world();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.send(&change("b")).is_executed(200);
@@ -142,7 +142,7 @@ fn a_deleted_key_has_nothing_left_but_the_deletion_which_replays() {
 }
 
 #[test]
-fn what_ran_before_the_deletion_of_its_key_is_refused_by_its_first_sent() {
+fn after_the_deletion_of_a_key_an_id_that_ran_before_with_a_first_sent_is_forgotten() {
     for restarts in [false, true] {
         let mut world = world();
         let (ahead_s, old_s) = (START_S + 100, START_S - 10);
@@ -169,7 +169,7 @@ fn what_ran_before_the_deletion_of_its_key_is_refused_by_its_first_sent() {
 }
 
 #[test]
-fn what_comes_after_the_deletion_of_its_key_lives_as_long_as_anywhere() {
+fn a_record_made_after_the_deletion_of_its_key_lives_a_retention_though_the_fence_is_ahead() {
     // The fence is ahead of the clock here.
     let mut world = world();
     world.send(&change("ahead").first_sent_s(START_S + 120)).is_executed(200);
@@ -186,7 +186,7 @@ fn what_comes_after_the_deletion_of_its_key_lives_as_long_as_anywhere() {
 }
 
 #[test]
-fn an_untouched_id_stays_free_and_reads_see_an_empty_key() {
+fn after_the_deletion_of_a_key_its_ids_are_not_seen_and_a_read_sees_an_empty_key() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     world.send(&delete_key("own")).is_executed(200);
@@ -197,7 +197,7 @@ fn an_untouched_id_stays_free_and_reads_see_an_empty_key() {
 }
 
 #[test]
-fn a_full_key_can_be_emptied() {
+fn at_a_full_key_an_administrator_can_delete_a_record_and_the_key() {
     let mut world = World::with(|config| (config.records_max, config.tombstones_max) = (1, 1));
     world.send(&change("a")).is_executed(200);
     world.send(&change("b")).is_problem(503, "capacity", "no", "same-id");
@@ -210,7 +210,7 @@ fn a_full_key_can_be_emptied() {
 }
 
 #[test]
-fn a_deletion_on_which_the_object_crashed_is_counted_right_when_it_goes_through() {
+fn the_deletion_of_a_key_that_succeeds_after_a_crash_leaves_the_right_counts() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     world.crashed(&delete_key("own"));
@@ -267,7 +267,7 @@ impl Handler for Tangled {
 }
 
 #[test]
-fn whatever_tables_the_handler_has_go_and_come_anew() {
+fn the_deletion_of_a_key_drops_every_kind_of_table_of_the_handler_and_they_are_made_again() {
     let mut world = World::of(Tangled, Config { open: true, ..Config::default() });
     world.database.exec("PRAGMA foreign_keys = ON", &[]).expect("a pragma");
     world.send(&change("a")).is_executed(200);
@@ -280,7 +280,7 @@ fn whatever_tables_the_handler_has_go_and_come_anew() {
 }
 
 #[test]
-fn after_a_deletion_texts_that_come_again_have_numbers_again() {
+fn after_the_deletion_of_a_key_repeated_texts_are_stored_as_numbers_again() {
     let mut world = world();
     for id in ["a", "b"] {
         world.send(&post("/count").id(id)).is_executed(200);
@@ -295,7 +295,7 @@ fn after_a_deletion_texts_that_come_again_have_numbers_again() {
 }
 
 #[test]
-fn the_fence_of_a_deletion_goes_past_its_own_second_and_never_back() {
+fn a_deletion_moves_the_fence_past_its_second_and_past_all_it_deletes_and_never_back() {
     let mut world = world();
     world.send(&change("a")).is_executed(200);
     world.pass_ms(500);

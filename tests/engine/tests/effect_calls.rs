@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[test]
-fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
+fn a_call_keeps_its_id_over_lost_answers_503_429_and_restarts_and_a_404_parks_it() {
     let (mut alice, _) = two();
     alice.send(&transfer("t1", &["call:https://example.com/a"], 1));
     alice.send(&transfer("t2", &["call:https://example.com/a"], 1));
@@ -45,7 +45,7 @@ fn a_call_has_one_id_for_ever_and_what_is_no_for_good_is_parked() {
 }
 
 #[test]
-fn a_call_that_is_given_up_while_it_is_under_way_leaves_no_more_and_the_next_does() {
+fn a_call_that_an_administrator_parks_under_way_is_not_sent_again_and_the_next_one_is() {
     let (mut alice, _) = two();
     for id in ["t1", "t2"] {
         alice.send(&transfer(id, &["call:https://example.com/a"], 1));
@@ -68,7 +68,7 @@ fn a_call_that_is_given_up_while_it_is_under_way_leaves_no_more_and_the_next_doe
 }
 
 #[test]
-fn of_an_answer_that_is_no_for_good_the_beginning_is_the_reason() {
+fn a_parked_call_has_the_beginning_of_the_answer_as_its_reason() {
     let (mut alice, _) = two();
     alice.send(&transfer("t1", &["call:https://example.com/a"], 1));
     let sending = alice.send_next().expect("a call");
@@ -78,7 +78,7 @@ fn of_an_answer_that_is_no_for_good_the_beginning_is_the_reason() {
 }
 
 #[test]
-fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_the_lane_is_new() {
+fn two_equal_calls_have_different_ids_even_at_one_instant_and_on_a_new_lane() {
     let (mut alice, _) = two();
     let mut ids = Vec::new();
     for id in ["t1", "t2"] {
@@ -101,7 +101,7 @@ fn calls_that_are_alike_have_ids_of_their_own_though_the_clock_stands_still_and_
 
 /// With the same id, the other side would do nothing, because it knows the first call.
 #[test]
-fn what_a_key_that_was_put_back_does_once_more_has_an_id_of_its_own() {
+fn a_key_restored_from_a_copy_gives_a_repeated_call_an_id_of_its_own() {
     let (mut alice, _) = two();
     let mut copy = alice.copy();
     copy.pass_ms(1);
@@ -119,7 +119,7 @@ fn what_a_key_that_was_put_back_does_once_more_has_an_id_of_its_own() {
 const HANGS_MS: i64 = 30_000;
 
 #[test]
-fn those_that_hang_hold_up_nobody_else_and_each_has_its_turn() {
+fn calls_known_to_hang_delay_no_effect_to_another_target_and_each_is_tried_in_turn() {
     let (mut alice, mut bob) = two();
     let origins: Vec<String> = (0..20).map(|n| format!("call:https://hangs-{n}.example/")).collect();
     let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
@@ -186,7 +186,7 @@ fn under_way(alice: &mut World<Bank>) -> Vec<Sending> {
 }
 
 #[test]
-fn who_answers_once_more_is_silent_no_longer() {
+fn a_target_that_answers_again_no_longer_counts_as_silent() {
     let mut alice = calling(10);
     for sending in under_way(&mut alice) {
         alice.sent(&sending, Heard::Nothing("lost".to_owned()));
@@ -202,7 +202,7 @@ fn who_answers_once_more_is_silent_no_longer() {
 }
 
 #[test]
-fn as_many_as_may_be_under_way_are_given_up_after_a_minute_where_nobody_tells_of_them() {
+fn after_a_minute_without_a_report_calls_under_way_no_longer_count_against_their_limits() {
     let mut alice = calling(UNDER_WAY_MAX);
     assert_eq!(under_way(&mut alice).len(), UNDER_WAY_MAX);
     alice.pass_ms(60_000);
@@ -218,7 +218,7 @@ fn as_many_as_may_be_under_way_are_given_up_after_a_minute_where_nobody_tells_of
 }
 
 #[test]
-fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
+fn asking_for_the_next_of_many_calls_takes_few_statements_and_none_while_none_is_due() {
     let (count, mut bob) = (640, account("bob"));
     let mut alice = calling(count);
     let statements = alice.database.statements();
@@ -245,7 +245,7 @@ fn whoever_asks_while_nothing_is_to_be_done_does_not_look_at_each_of_many() {
 }
 
 #[test]
-fn an_object_that_has_sent_to_very_many_keeps_a_bounded_number_of_lanes() {
+fn an_object_that_has_sent_to_1_100_targets_keeps_1_000_lanes() {
     let mut alice = calling(1_100);
     let mut count = 0;
     while let Some(sending) = alice.send_next() {
@@ -256,7 +256,7 @@ fn an_object_that_has_sent_to_very_many_keeps_a_bounded_number_of_lanes() {
 }
 
 #[test]
-fn a_lane_on_which_something_waits_is_kept_however_many_there_are() {
+fn a_lane_with_a_waiting_effect_is_kept_even_beyond_the_limit_of_lanes() {
     let mut alice = calling(1_001);
     let last = "call:https://hangs-1000.example/";
     alice.send(&transfer("again", &[last], 0)).is_executed(200);
@@ -271,7 +271,7 @@ fn a_lane_on_which_something_waits_is_kept_however_many_there_are() {
 }
 
 #[test]
-fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
+fn an_answer_to_a_parked_call_does_not_count_for_the_next_call_of_its_lane() {
     let (mut alice, _) = two();
     for id in ["t1", "t2"] {
         alice.send(&transfer(id, &["call:https://example.com/a"], 1));
@@ -292,7 +292,7 @@ fn the_answer_of_a_call_that_was_given_up_is_no_answer_to_the_next() {
 }
 
 #[test]
-fn what_is_behind_one_that_was_given_up_leaves_as_soon_as_that_one_ends_though_it_has_no_answer() {
+fn the_call_behind_a_parked_one_leaves_as_soon_as_that_one_ends_without_an_answer() {
     let (mut alice, _) = two();
     for id in ["t1", "t2"] {
         alice.send(&transfer(id, &["call:https://example.com/a"], 1));
@@ -311,7 +311,7 @@ fn what_is_behind_one_that_was_given_up_leaves_as_soon_as_that_one_ends_though_i
 }
 
 #[test]
-fn the_answer_of_one_target_puts_off_no_other_that_is_due_before_it() {
+fn the_answer_of_one_target_does_not_delay_another_target_that_is_due_earlier() {
     let (mut alice, _) = two();
     alice.send(&transfer("t1", &["call:https://a.example/x", "call:https://b.example/x"], 2));
     let busy = || Heard::Answered { status: 503, semel: String::new(), body: Vec::new() };

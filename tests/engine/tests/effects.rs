@@ -6,7 +6,7 @@ use semel_support::{Bank, Call, World, get, post};
 use serde_json::{Value, json};
 
 #[test]
-fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
+fn an_effect_is_stored_with_its_request_and_arrives_once_in_order() {
     let (mut alice, mut bob) = two();
     assert!(alice.send_next().is_none());
     assert_eq!(
@@ -33,7 +33,7 @@ fn it_is_stored_with_what_makes_it_and_arrives_once_in_order() {
 }
 
 #[test]
-fn what_is_undone_sends_nothing() {
+fn a_change_that_is_rolled_back_and_a_read_send_no_effects() {
     let (mut alice, mut bob) = two();
     let call = transfer("t", &["bob", "no name"], 10);
     alice.send(&call).is_problem(500, "rolled-back", "no", "same-id");
@@ -47,7 +47,7 @@ fn what_is_undone_sends_nothing() {
 }
 
 #[test]
-fn what_a_handler_undoes_by_itself_sends_nothing_and_what_it_sends_then_goes() {
+fn an_effect_in_a_transaction_that_the_handler_undoes_is_not_sent_and_a_later_one_is() {
     let (mut alice, mut bob) = two();
     // The first emit makes the tables, which are rolled back with it.
     for n in 1..=2 {
@@ -59,7 +59,7 @@ fn what_a_handler_undoes_by_itself_sends_nothing_and_what_it_sends_then_goes() {
 }
 
 #[test]
-fn where_the_storage_refuses_it_the_request_fails_though_its_handler_goes_on() {
+fn a_request_is_rolled_back_if_storage_fails_on_its_effect_even_if_the_handler_goes_on() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     let careless = post("/accounts/alice/careless").id("t2").body(json!({"amount": 2}).to_string());
@@ -74,7 +74,7 @@ fn where_the_storage_refuses_it_the_request_fails_though_its_handler_goes_on() {
 }
 
 #[test]
-fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again() {
+fn an_effect_is_recognised_by_its_number_after_a_lost_answer_and_a_restart_of_its_sender() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
@@ -93,7 +93,7 @@ fn it_is_known_by_its_number_when_its_answer_is_lost_and_its_sender_starts_again
 }
 
 #[test]
-fn what_an_object_before_had_under_way_is_fenced() {
+fn an_effect_that_an_earlier_object_had_under_way_is_fenced() {
     let (mut alice, mut bob, late) = sent();
     alice.restart();
     assert_eq!(drained(&mut alice, &mut bob), 2);
@@ -102,7 +102,7 @@ fn what_an_object_before_had_under_way_is_fenced() {
 }
 
 #[test]
-fn what_an_object_before_has_asked_for_is_told_to_no_other() {
+fn the_answer_to_a_take_over_of_an_earlier_object_does_not_count_for_the_next_object() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     let late = alice.send_next().expect("a take-over");
@@ -119,7 +119,7 @@ fn what_an_object_before_has_asked_for_is_told_to_no_other() {
 }
 
 #[test]
-fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_before() {
+fn a_sending_without_an_answer_is_repeated_each_second_and_without_a_report_after_a_minute() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     let first = told(&mut alice)["lanes"][0].clone();
@@ -153,7 +153,7 @@ fn without_an_answer_it_is_sent_again_after_the_interval_and_no_other_goes_befor
 }
 
 #[test]
-fn an_answer_that_can_not_be_stored_is_asked_for_again_at_the_interval() {
+fn an_effect_whose_answer_can_not_be_stored_is_sent_again_at_the_interval() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     alice.database.fail_at("DELETE FROM semel_effects ", 3);
@@ -173,7 +173,7 @@ fn an_answer_that_can_not_be_stored_is_asked_for_again_at_the_interval() {
 }
 
 #[test]
-fn an_answer_that_comes_while_nothing_of_the_storage_can_be_read_is_asked_for_again_at_the_interval() {
+fn an_effect_whose_answer_comes_while_all_storage_fails_is_sent_again_at_the_interval() {
     let (mut alice, mut bob, credit) = sent();
     let reply = delivered(&mut bob, &credit);
     // All of the storage fails, and the first request that notices makes the object forget what it knew.
@@ -188,7 +188,7 @@ fn an_answer_that_comes_while_nothing_of_the_storage_can_be_read_is_asked_for_ag
 }
 
 #[test]
-fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_mends_it() {
+fn a_refused_effect_is_parked_those_behind_it_go_on_and_an_administrator_retries_or_drops_it() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
@@ -214,7 +214,7 @@ fn what_is_refused_is_parked_and_those_behind_it_go_on_until_an_administrator_me
 }
 
 #[test]
-fn what_nobody_knows_is_closed_there_before_the_next_goes() {
+fn an_effect_answered_not_found_is_cancelled_at_its_target_before_the_next_leaves() {
     let (mut alice, mut bob, late) = sent();
     bob.handler.knows_no_credits.set(true);
     let reply = delivered(&mut bob, &late);
@@ -230,7 +230,7 @@ fn what_nobody_knows_is_closed_there_before_the_next_goes() {
 }
 
 #[test]
-fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
+fn an_effect_that_always_fails_holds_up_its_lane_until_an_administrator_parks_it() {
     let (mut alice, mut bob) = two();
     let mut carol = account("carol");
     alice.send(&transfer("t1", &["bob"], 5));
@@ -260,7 +260,7 @@ fn what_fails_each_time_holds_its_lane_up_until_an_administrator_gives_it_up() {
 }
 
 #[test]
-fn what_is_mended_is_what_was_seen_or_nothing() {
+fn an_administrator_changes_exactly_the_effect_that_was_shown_or_gets_not_seen() {
     let (mut alice, mut bob) = two();
     let seen = |alice: &mut World<Bank>, list: &str| {
         let told = told(alice);
@@ -303,7 +303,7 @@ fn what_is_mended_is_what_was_seen_or_nothing() {
 }
 
 #[test]
-fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
+fn a_restored_sender_numbers_new_effects_after_those_that_the_receiver_has() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
@@ -329,7 +329,7 @@ fn a_sender_that_was_put_back_goes_on_after_what_the_other_key_has() {
 
 /// Nothing is known by then of what the other key has.
 #[test]
-fn what_comes_to_a_sender_that_was_put_back_while_it_asks_for_the_session_is_new_to_the_other_key() {
+fn an_effect_made_by_a_restored_sender_during_its_take_over_is_new_to_the_receiver() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
@@ -349,7 +349,7 @@ fn what_comes_to_a_sender_that_was_put_back_while_it_asks_for_the_session_is_new
 }
 
 #[test]
-fn what_a_sender_that_was_put_back_sends_again_is_new_to_the_other_key() {
+fn a_parked_effect_that_a_restored_sender_retries_is_new_to_the_receiver() {
     let (mut alice, mut bob) = two();
     bob.handler.refuses.set(true);
     alice.send(&transfer("t1", &["bob"], 1));
@@ -368,7 +368,7 @@ fn what_a_sender_that_was_put_back_sends_again_is_new_to_the_other_key() {
 }
 
 #[test]
-fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
+fn a_restored_or_deleted_receiver_gets_the_effects_that_come_later() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
@@ -400,7 +400,7 @@ fn a_receiver_that_was_put_back_or_deleted_gets_what_comes_after() {
 }
 
 #[test]
-fn of_lanes_on_which_nothing_waits_the_next_object_keeps_none() {
+fn the_next_object_removes_lanes_on_which_nothing_waits() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 1));
     drained(&mut alice, &mut bob);
@@ -419,7 +419,7 @@ fn delete_key(name: &str) -> Call {
 }
 
 #[test]
-fn it_has_limits_which_refuse_the_request_that_makes_it() {
+fn a_request_whose_effects_exceed_a_limit_is_refused_as_too_large_or_capacity() {
     let (mut alice, _) = two();
     let many = vec!["bob"; 65];
     alice.send(&transfer("many", &many, 65)).is_problem(413, "too-large", "no", "after-fix");
@@ -442,7 +442,7 @@ fn it_has_limits_which_refuse_the_request_that_makes_it() {
 }
 
 #[test]
-fn what_could_not_be_sent_is_refused_before_it_is_stored() {
+fn a_request_with_an_invalid_effect_is_rolled_back_and_the_effect_is_not_stored() {
     let (mut alice, _) = two();
     let good = json!({"method": "POST", "key": "accounts/bob", "path": "/accounts/bob/credit?a=b", "header": "x-a", "value": "b"});
     let odd = |id: &str, changed: &[(&str, Value)]| {
@@ -489,7 +489,7 @@ fn what_could_not_be_sent_is_refused_before_it_is_stored() {
 }
 
 #[test]
-fn nobody_else_holds_the_session_of_a_key() {
+fn a_client_can_neither_take_over_nor_use_the_session_of_a_sending_key() {
     let mut bob = account("bob");
     let take_over = post("/semel/v1/keys/accounts%2Fbob/sessions").id("a").body("{\"name\":\"semel:accounts/alice\"}");
     bob.send(&take_over).is_problem(403, "forbidden", "no", "after-fix");
@@ -510,7 +510,7 @@ fn keys_with_long_names_have_sessions_of_their_own() {
 }
 
 #[test]
-fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent() {
+fn effects_made_after_the_deletion_of_a_key_are_independent_of_those_sent_before() {
     let ((mut alice, mut bob), mut carol) = (two(), account("carol"));
     alice.send(&transfer("t1", &["bob"], 5));
     let take_over = alice.send_next().expect("a take-over");
@@ -536,7 +536,7 @@ fn what_a_key_sends_after_its_deletion_has_nothing_to_do_with_what_it_had_sent()
 }
 
 #[test]
-fn an_answer_to_what_a_key_had_sent_before_its_deletion_is_none_to_the_first_of_what_it_sends_then() {
+fn an_answer_from_before_the_deletion_of_a_key_does_not_count_for_its_next_effect() {
     let ((mut alice, mut bob), mut carol) = (two(), account("carol"));
     alice.send(&transfer("t1", &["bob"], 5));
     let late = alice.send_next().expect("a take-over");
@@ -554,7 +554,7 @@ fn an_answer_to_what_a_key_had_sent_before_its_deletion_is_none_to_the_first_of_
 }
 
 #[test]
-fn a_key_that_is_deleted_sends_nothing_any_more() {
+fn a_deleted_key_drops_its_waiting_effects_and_sends_only_new_ones() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     alice.send(&delete_key("alice"));
@@ -566,7 +566,7 @@ fn a_key_that_is_deleted_sends_nothing_any_more() {
 }
 
 #[test]
-fn a_key_is_known_to_others_by_a_session_of_its_name_as_long_as_that_fits() {
+fn a_key_sends_its_effects_in_a_session_named_after_it() {
     let (_, _, credit) = sent();
     assert_eq!(credit.headers.get("semel-session"), Some("\"semel:accounts/alice\";epoch=1;seq=1"));
 }

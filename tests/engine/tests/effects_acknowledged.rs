@@ -33,7 +33,7 @@ fn given_up(alice: &mut World<Bank>, credit: &Sending) {
 }
 
 #[test]
-fn a_sender_that_starts_again_and_again_fills_no_other_key() {
+fn a_sender_that_restarts_often_does_not_fill_the_receiver_with_its_take_overs() {
     let (mut alice, mut bob) = small();
     for n in 1..=20 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], 1));
@@ -52,7 +52,7 @@ fn a_sender_that_starts_again_and_again_fills_no_other_key() {
 }
 
 #[test]
-fn closings_are_acknowledged_and_so_are_those_whose_answers_were_lost() {
+fn closings_are_acknowledged_even_if_their_answers_were_lost() {
     let (mut alice, mut bob) = small();
     bob.handler.knows_no_credits.set(true);
     for n in 1..=10 {
@@ -77,7 +77,7 @@ fn closings_are_acknowledged_and_so_are_those_whose_answers_were_lost() {
 }
 
 #[test]
-fn a_take_over_that_was_acknowledged_takes_nothing_over_however_late_it_comes_again() {
+fn an_acknowledged_take_over_that_comes_again_late_takes_nothing_over() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     let take_over = next(&mut alice, "/sessions");
@@ -98,7 +98,7 @@ fn a_take_over_that_was_acknowledged_takes_nothing_over_however_late_it_comes_ag
 }
 
 #[test]
-fn where_the_other_clock_is_another_they_go_without_a_deadline() {
+fn take_overs_go_without_a_deadline_after_the_receivers_clock_has_refused_it() {
     for apart_s in [-3_600, 3_600] {
         let (mut alice, mut bob) = small();
         bob.pass_s(apart_s);
@@ -124,7 +124,7 @@ fn where_the_other_clock_is_another_they_go_without_a_deadline() {
 }
 
 #[test]
-fn a_closing_whose_deadline_is_refused_tells_nothing_of_its_place() {
+fn a_closing_refused_for_its_deadline_goes_again_without_one_and_parks_nothing() {
     let (mut alice, mut bob, credit) = sent();
     assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
     alice.restart();
@@ -146,7 +146,7 @@ fn a_closing_whose_deadline_is_refused_tells_nothing_of_its_place() {
 }
 
 #[test]
-fn of_what_waits_to_be_acknowledged_the_header_has_room() {
+fn a_sender_acknowledges_no_more_take_overs_at_once_than_the_header_has_room_for() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5));
     let mut most = 0;

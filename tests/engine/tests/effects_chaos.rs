@@ -317,19 +317,19 @@ fn run(seed: u64, gone: Option<Vec<[Vec<i64>; ACCOUNTS]>>) -> (usize, usize) {
 }
 
 #[test]
-fn no_money_is_made_or_lost_whatever_dies_and_whatever_is_lost() {
+fn no_money_is_made_or_lost_under_random_crashes_and_lost_late_and_doubled_messages() {
     let transfers: usize = (0..15).map(|seed| run(seed, None).0).sum();
     assert!(transfers > 1_000, "{transfers} transfers");
 }
 
 #[test]
-fn a_key_that_is_deleted_now_and_then_sends_each_once_and_all_that_comes_after() {
+fn a_sender_deleted_at_random_sends_each_effect_at_most_once_and_all_after_the_last_deletion() {
     let deletions: usize = (0..15).map(|seed| run(seed, Some(Vec::new())).1).sum();
     assert!(deletions > 50, "{deletions} deletions");
 }
 
 #[test]
-fn an_account_that_is_put_back_now_and_then_gets_nothing_twice_and_all_that_comes_after() {
+fn a_receiver_restored_at_random_gets_nothing_twice_and_each_later_effect_unless_it_is_parked() {
     let times: usize = (0..15)
         .map(|seed| {
             let mut run = Run::new(seed, None);

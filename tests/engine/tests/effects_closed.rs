@@ -29,7 +29,7 @@ fn parked(alice: &mut World<Bank>) -> Value {
 }
 
 #[test]
-fn whoever_takes_the_id_of_a_closing_has_nobody_believe_that_its_place_never_ran() {
+fn a_closing_whose_id_another_principal_took_is_sent_under_a_new_id_and_parks_nothing() {
     let (mut alice, mut bob, closing) = given_up();
     let body = json!({ "id": id_of(&closing) }).to_string();
     let taken = bob.send(&post("/semel/v1/keys/accounts%2Fbob/cancel").id("c").by("mallory").body(body));
@@ -52,7 +52,7 @@ fn whoever_takes_the_id_of_a_closing_has_nobody_believe_that_its_place_never_ran
 }
 
 #[test]
-fn a_closing_whose_answer_is_lost_for_longer_than_it_is_kept_is_not_taken_for_what_it_closes() {
+fn an_outcome_expired_answer_to_a_closing_parks_its_effect_as_unknown() {
     let (mut alice, mut bob, credit) = sent();
     bob.handler.knows_no_credits.set(true);
     let reply = delivered(&mut bob, &credit);
@@ -74,7 +74,7 @@ fn a_closing_whose_answer_is_lost_for_longer_than_it_is_kept_is_not_taken_for_wh
 }
 
 #[test]
-fn of_what_was_sent_nobody_says_that_it_never_ran_where_its_session_was_forgotten() {
+fn an_effect_that_may_have_run_is_parked_as_unknown_if_the_receiver_forgot_its_session() {
     let (mut alice, mut bob, closing) = given_up();
     bob.pass_s(10);
     bob.forget(bob.wall_ms / 1_000).expect("storage");
@@ -88,7 +88,7 @@ fn of_what_was_sent_nobody_says_that_it_never_ran_where_its_session_was_forgotte
 }
 
 #[test]
-fn what_was_given_up_and_had_been_refused_by_then_is_parked_with_that_as_its_reason() {
+fn an_effect_given_up_after_its_refusal_is_parked_with_that_refusal_as_its_reason() {
     let (mut alice, mut bob, credit) = sent();
     bob.handler.refuses.set(true);
     assert_eq!(delivered(&mut bob, &credit).status(), 403);

@@ -30,7 +30,7 @@ fn take_over(alice: &mut World<Bank>) -> (Sending, Value) {
 }
 
 #[test]
-fn the_first_of_all_does_not_run_twice_where_its_answer_was_lost_and_the_object_ends() {
+fn an_effect_with_a_lost_answer_is_not_run_again_if_the_receiver_forgot_the_session() {
     let (mut alice, mut bob, credit) = sent();
     assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
     forget(&mut bob);
@@ -40,7 +40,7 @@ fn the_first_of_all_does_not_run_twice_where_its_answer_was_lost_and_the_object_
 }
 
 #[test]
-fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
+fn effects_behind_one_of_a_forgotten_session_go_on_in_order_in_a_new_session() {
     let (mut alice, mut bob, credit) = sent();
     for n in 2..=3 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], n));
@@ -66,7 +66,7 @@ fn those_behind_it_were_not_sent_and_go_on_in_order_in_another_session() {
 }
 
 #[test]
-fn what_was_not_sent_before_the_session_was_forgotten_runs() {
+fn an_effect_that_had_not_arrived_when_its_session_was_forgotten_runs_in_a_new_one() {
     let (mut alice, mut bob, credit) = sent();
     forget(&mut bob);
     let reply = told_of(&mut alice, &mut bob, &credit);
@@ -77,7 +77,7 @@ fn what_was_not_sent_before_the_session_was_forgotten_runs() {
 }
 
 #[test]
-fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
+fn a_sender_whose_take_over_had_no_answer_goes_on_from_the_epoch_that_fenced_tells() {
     let (mut alice, mut bob, credit) = sent();
     assert_eq!(delivered(&mut bob, &credit).only("semel-status"), "executed");
     alice.restart();
@@ -104,7 +104,7 @@ fn a_take_over_of_which_no_answer_was_heard_is_gone_on_from() {
 }
 
 #[test]
-fn what_an_object_was_told_of_an_epoch_is_past_once_it_has_taken_over_from_that() {
+fn after_a_take_over_the_sender_expects_its_own_epoch_and_not_the_one_that_fenced_told() {
     let (mut alice, mut bob, _lost) = sent();
     alice.restart();
     let (unheard, _) = take_over(&mut alice);
@@ -127,7 +127,7 @@ fn what_an_object_was_told_of_an_epoch_is_past_once_it_has_taken_over_from_that(
 }
 
 #[test]
-fn a_key_that_was_put_back_to_an_earlier_epoch_has_not_forgotten_the_session() {
+fn a_receiver_restored_to_an_earlier_epoch_is_not_taken_for_one_that_forgot_the_session() {
     let (mut alice, mut bob) = two();
     // The key's state after the first of two take-overs.
     let mut before = account("bob");

@@ -16,7 +16,7 @@ fn call(world: &mut World<Bank>, n: usize) {
 }
 
 #[test]
-fn to_tell_of_effects_reads_none_of_their_bodies_and_to_send_one_again_reads_it() {
+fn listing_effects_reads_no_bodies_and_retrying_one_sends_its_whole_body() {
     let mut alice = account("alice");
     for n in 0..20 {
         call(&mut alice, n);
@@ -44,7 +44,7 @@ fn to_tell_of_effects_reads_none_of_their_bodies_and_to_send_one_again_reads_it(
 }
 
 #[test]
-fn what_is_refused_uses_up_no_limit_so_a_handler_that_catches_it_goes_on_without() {
+fn a_refused_effect_uses_up_no_limit_and_a_handler_that_catches_the_error_can_emit_others() {
     let (mut alice, mut bob) = two();
     let call = post("/accounts/alice/smaller").id("a").body(json!({"amount": EFFECTS_BYTES_MAX}).to_string());
     assert_eq!(alice.send(&call).status(), 200);

@@ -18,7 +18,7 @@ fn first_of(effects: &Value) -> &str {
 }
 
 #[test]
-fn what_is_parked_without_a_request_is_told_and_so_is_that_it_was_mended() {
+fn the_registry_is_told_soon_how_many_effects_are_parked_and_when_one_is_dropped() {
     let (mut alice, mut bob) = two();
     for n in 1..=2 {
         alice.send(&transfer(&format!("t{n}"), &["bob"], 5));
@@ -35,7 +35,7 @@ fn what_is_parked_without_a_request_is_told_and_so_is_that_it_was_mended() {
 }
 
 #[test]
-fn an_object_that_dies_before_it_tells_leaves_that_to_the_one_that_its_alarm_starts() {
+fn an_alarm_reports_parked_effects_that_an_earlier_object_had_not_reported() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t", &["bob"], 5));
     alice.tells();
@@ -48,7 +48,7 @@ fn an_object_that_dies_before_it_tells_leaves_that_to_the_one_that_its_alarm_sta
 }
 
 #[test]
-fn what_is_parked_is_told_whichever_statement_fails_meanwhile() {
+fn a_parked_effect_is_reported_whichever_statement_fails_while_it_is_parked() {
     let (mut failures, mut parked) = (0_u64, 0_i64);
     loop {
         let (mut alice, mut bob, late) = sent();
@@ -74,7 +74,7 @@ fn what_is_parked_is_told_whichever_statement_fails_meanwhile() {
 }
 
 #[test]
-fn at_a_key_that_has_never_sent_anything_nothing_is_told_and_nothing_can_be_mended() {
+fn a_key_that_never_sent_an_effect_reports_none_and_retry_drop_and_park_are_not_seen() {
     let (mut alice, _) = two();
     alice.send(&transfer("t", &[], 5));
     assert_eq!(told(&mut alice)["count"], 0);

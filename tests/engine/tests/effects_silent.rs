@@ -28,7 +28,7 @@ impl Handler for Silent {
 }
 
 #[test]
-fn a_build_that_declares_no_effects_sends_none_and_leaves_those_of_another_build_where_they_are() {
+fn a_build_without_effects_sends_none_and_leaves_waiting_ones_to_a_build_with_effects() {
     let (mut alice, mut bob) = two();
     alice.send(&transfer("t1", &["bob"], 5)).is_executed(200);
     let mut silent = alice.copy_for(Silent::default());

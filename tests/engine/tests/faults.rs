@@ -86,7 +86,7 @@ fn calls() -> Vec<Call> {
 }
 
 #[test]
-fn a_statement_that_fails_is_unavailable_or_undone_and_nothing_is_lost() {
+fn a_request_with_a_failing_statement_is_unavailable_or_rolled_back_and_nothing_is_lost() {
     for call in calls() {
         at_each_statement(|world, n| world.database.fail(n), &call);
     }
@@ -100,7 +100,7 @@ fn a_full_disk_undoes_the_whole_transaction_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_disk_that_is_really_full_refuses_what_grows_and_goes_on_with_what_does_not() {
+fn a_full_database_file_refuses_a_request_that_grows_it_and_runs_those_that_do_not() {
     let mut world = used();
     let pages = world.database.number("PRAGMA page_count") + 4;
     world.database.exec(&format!("PRAGMA max_page_count = {pages}"), &[]).expect("a pragma");
@@ -119,7 +119,7 @@ fn a_disk_that_is_really_full_refuses_what_grows_and_goes_on_with_what_does_not(
 }
 
 #[test]
-fn an_object_that_is_reset_before_its_commits_are_durable_loses_effects_with_their_records_and_nothing_else() {
+fn a_reset_before_commits_are_durable_loses_effects_with_their_records_and_nothing_else() {
     let mut world = used();
     let before = kept(&world);
     world.database.hold();

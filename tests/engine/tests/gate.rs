@@ -72,7 +72,7 @@ fn outcome(route: &Route) -> String {
 }
 
 #[test]
-fn the_administrators_paths_are_the_administrators() {
+fn only_the_administrators_token_opens_the_administrators_paths() {
     let mut gate = with_keys(&[]);
     let registry =
         [("GET", "/semel/v1/admin/keys"), ("POST", "/semel/v1/admin/forget"), ("GET", "/semel/v1/admin/forget/1")];
@@ -121,7 +121,7 @@ fn the_administrators_paths_are_the_administrators() {
 }
 
 #[test]
-fn a_malformed_header_of_an_administrators_request_is_refused_and_so_is_another_key() {
+fn an_administrators_request_with_a_malformed_header_or_another_key_is_refused() {
     let mut gate = with_keys(&[]);
     let mut code = |method: &str, path: &str, name: &str, value: &str| {
         let mut headers = bearer(ADMIN);
@@ -140,7 +140,7 @@ fn a_malformed_header_of_an_administrators_request_is_refused_and_so_is_another_
 }
 
 #[test]
-fn the_administrators_token_is_nobodys_name() {
+fn the_administrators_token_opens_no_other_path_and_no_user_can_be_the_administrator() {
     let open = |admin: &'static str| {
         Gate::new(
             Access::from_settings(true, move |name| (name == "SEMEL_ADMIN_TOKEN").then(|| admin.to_owned()))
@@ -166,7 +166,7 @@ fn the_administrators_token_is_nobodys_name() {
 }
 
 #[test]
-fn without_a_token_of_the_administrator_there_is_none() {
+fn if_no_administrators_token_is_set_nobody_is_the_administrator() {
     let mut gate = gate(&[]);
     for token in ["", "x", ADMIN] {
         assert_eq!(outcome(&ask(&mut gate, "GET", "/semel/v1/admin/keys", bearer(token))), "unauthorized");
@@ -174,7 +174,7 @@ fn without_a_token_of_the_administrator_there_is_none() {
 }
 
 #[test]
-fn a_claim_limits_methods_and_keys() {
+fn the_semel_claim_limits_methods_and_keys_and_an_invalid_one_is_unauthorized() {
     let mut gate = with_keys(&[]);
     let mut code =
         |semel: &Value, method: &str, path: &str| outcome(&ask(&mut gate, method, path, bearer(&limited(semel))));
@@ -238,7 +238,7 @@ fn parsing_comes_before_what_a_token_allows() {
 }
 
 #[test]
-fn an_acknowledgement_takes_the_right_to_change_wherever_it_rides() {
+fn an_acknowledgement_on_any_request_needs_a_token_that_allows_a_changing_method() {
     let mut gate = with_keys(&[]);
     let mut headers = bearer(&limited(&json!({ "methods": ["GET"] })));
     headers.append("semel-ack", "\"b\"");
@@ -250,7 +250,7 @@ fn an_acknowledgement_takes_the_right_to_change_wherever_it_rides() {
 }
 
 #[test]
-fn a_rate_is_of_each_principal_and_comes_before_anything_is_looked_up() {
+fn each_principal_has_its_own_rate_which_is_checked_before_parsing() {
     let mut gate = with_keys(&[("SEMEL_RATE_PER_SECOND", "10"), ("SEMEL_RATE_BURST", "3")]);
     for path in ["/keyed/1", "/unhandled", "/a//b"] {
         assert_ne!(outcome(&ask(&mut gate, "POST", path, bearer(&token("alice")))), "rate-limited");
@@ -301,7 +301,7 @@ impl Table for Kept {
 }
 
 #[test]
-fn why_nobody_can_be_let_in_is_in_the_log_and_why_somebody_is_not_is_not() {
+fn a_refusal_is_logged_if_keys_could_not_be_fetched_and_not_if_the_token_is_missing() {
     let mut gate = gate(&[("SEMEL_JWKS_URL", "https://id.example/jwks"), ("SEMEL_JWT_AUDIENCE", AUDIENCE)]);
     let log = |route: Route| match route {
         Route::Answer(answer) => answer.log,
@@ -316,7 +316,7 @@ fn why_nobody_can_be_let_in_is_in_the_log_and_why_somebody_is_not_is_not() {
 }
 
 #[test]
-fn a_gate_that_is_made_anew_gives_nobody_a_rate_back() {
+fn a_renewed_gate_does_not_reset_the_rate_of_a_principal() {
     let kept = Kept::default();
     let renewed = || {
         let set = [("SEMEL_JWT_KEYS", jwks(&Signer::ALL)), ("SEMEL_JWT_AUDIENCE", AUDIENCE.to_owned())];
@@ -330,7 +330,7 @@ fn a_gate_that_is_made_anew_gives_nobody_a_rate_back() {
 }
 
 #[test]
-fn who_sends_a_batch_goes_along_with_what_the_token_allows_and_when_it_ends() {
+fn a_batch_carries_its_principal_with_what_the_token_allows_and_when_it_ends() {
     let mut gate = with_keys(&[]);
     let allowed = json!({ "methods": ["GET", "POST"], "keys": ["a", "b/*"] });
     let batch = "/semel/v1/keys/a/batch";
@@ -359,7 +359,7 @@ fn who_sends_a_batch_goes_along_with_what_the_token_allows_and_when_it_ends() {
 }
 
 #[test]
-fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_address() {
+fn a_socket_is_opened_without_a_token_and_at_a_limited_rate_from_one_address() {
     let mut gate = with_keys(&[("SEMEL_RATE_BURST", "3"), ("SEMEL_RATE_PER_SECOND", "1")]);
     let socket = "/semel/v1/keys/a/socket";
     let from = |address: &str| Headers::from_iter([("upgrade", "websocket"), ("cf-connecting-ip", address)]);
@@ -394,7 +394,7 @@ fn a_socket_is_opened_before_it_is_known_who_asks_and_only_so_often_from_one_add
 }
 
 #[test]
-fn many_requests_in_one_cost_as_many_of_their_principal_alone() {
+fn the_requests_of_a_batch_each_count_against_the_rate_of_their_principal_alone() {
     let mut gate = with_keys(&[("SEMEL_RATE_BURST", "10"), ("SEMEL_RATE_PER_SECOND", "1")]);
     let alice = Principal::new("alice").expect("a principal");
     let batch = "/semel/v1/keys/a/batch";

@@ -93,7 +93,7 @@ fn is_as_one_by_one(world: &mut World, calls: &[Call]) -> Vec<Reply> {
 }
 
 #[test]
-fn what_acknowledges_in_a_group_knows_the_deadline_of_an_attempt_before_it() {
+fn an_acknowledgement_in_a_group_sees_the_deadline_of_an_earlier_attempt_in_the_group() {
     let mut world = World::new();
     world.send(&change("a").deadline_ms(START_MS + 1_000)).is_executed(200);
     let calls = [change("a").deadline_ms(START_MS + 100_000), change("b").ack_until("a", START_MS + 1_000)];
@@ -105,7 +105,7 @@ fn what_acknowledges_in_a_group_knows_the_deadline_of_an_attempt_before_it() {
 }
 
 #[test]
-fn of_a_group_each_is_answered_and_kept_as_if_it_had_come_alone() {
+fn each_request_of_a_group_is_answered_and_stored_as_if_it_had_come_alone() {
     let mut world = used();
     let all = is_as_one_by_one(&mut world, &mixed());
     assert_eq!(all[0].only("semel-status"), "executed");
@@ -117,7 +117,7 @@ fn of_a_group_each_is_answered_and_kept_as_if_it_had_come_alone() {
 }
 
 #[test]
-fn every_part_of_a_group_is_as_one_by_one() {
+fn groups_of_two_to_five_requests_answer_and_store_the_same_as_one_by_one() {
     for many in 2..6 {
         let (mut world, mut other) = (used(), used());
         for calls in mixed().chunks(many) {
@@ -130,7 +130,7 @@ fn every_part_of_a_group_is_as_one_by_one() {
 }
 
 #[test]
-fn outcomes_of_one_commit_that_differ_in_little_are_replayed_each_as_it_was() {
+fn similar_outcomes_of_one_commit_are_each_replayed_unchanged() {
     let with_id = |call: Call, n: i64| call.id(&format!("{n}"));
     let at_place = |call: Call, n: i64| call.place(1, n + 2);
     let named: [fn(Call, i64) -> Call; 2] = [with_id, at_place];
@@ -155,7 +155,7 @@ fn a_group_creates_the_tables_of_a_key_that_nobody_has_used() {
 }
 
 #[test]
-fn a_group_fills_a_key_no_further_than_one_by_one() {
+fn a_group_meets_the_capacity_of_a_key_exactly_as_one_by_one() {
     let mut world = World::with(|config| config.records_max = 3);
     world.send(&change("first"));
     let calls = [change("a"), change("b"), change("c"), change("d").ack_until("first", START_MS), change("e")];
@@ -179,14 +179,14 @@ fn a_group_sweeps_one_page_however_many_requests_are_in_it() {
 }
 
 #[test]
-fn outcomes_that_are_much_together_are_written_in_between() {
+fn large_outcomes_of_a_group_are_answered_and_stored_as_one_by_one() {
     let mut world = used();
     let large = |id: &str| post("/large/120000").id(id);
     is_as_one_by_one(&mut world, &[large("a"), large("b"), large("c"), change("d"), large("a"), large("e")]);
 }
 
 #[test]
-fn of_long_outcomes_each_is_read_when_its_turn_comes() {
+fn a_group_reads_each_long_outcome_that_it_replays_by_a_statement_of_its_own() {
     let statements = |bytes: usize| {
         let calls = ["a", "b", "c"].map(|id| post("/echo").id(id).body("x".repeat(bytes)));
         let mut world = World::new();
@@ -204,7 +204,7 @@ fn of_long_outcomes_each_is_read_when_its_turn_comes() {
 }
 
 #[test]
-fn answers_for_which_there_is_no_room_together_are_given_one_by_one() {
+fn a_group_whose_answers_are_too_large_together_is_undone_and_left_to_one_by_one() {
     let mut world = used();
     let before = kept(&world);
     let calls: Vec<_> = (0..90).map(|n| post("/large/250000").id(&format!("{n}"))).collect();
@@ -213,7 +213,7 @@ fn answers_for_which_there_is_no_room_together_are_given_one_by_one() {
 }
 
 #[test]
-fn where_one_fails_nothing_was_done_and_each_goes_by_itself() {
+fn a_group_in_which_one_request_fails_is_undone_and_each_then_runs_alone() {
     for trouble in ["/not-found", "/status/500", "/bad-header-value", "/panics"] {
         let mut world = used();
         let fails = post(trouble).id("fails");
@@ -242,7 +242,7 @@ fn lapsing() -> (World, [Call; 3]) {
 }
 
 #[test]
-fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
+fn after_an_undone_group_a_tombstone_that_lapsed_meanwhile_is_counted_as_stored() {
     let (mut world, calls) = lapsing();
     assert_eq!(world.group_over(&calls, 1), None);
     world.pass_ms(1);
@@ -252,7 +252,7 @@ fn of_a_group_that_is_undone_nothing_is_counted_that_has_lapsed_on_its_way() {
 }
 
 #[test]
-fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_there_until_its_time() {
+fn a_tombstone_that_lapsed_during_an_undone_group_is_kept_until_its_time() {
     let (mut world, calls) = lapsing();
     assert_eq!(world.group_over(&calls, 1), None);
     assert_eq!(world.count().map(|count| count.tombstones), Ok(1));
@@ -262,7 +262,7 @@ fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_there_until_its_time(
 }
 
 #[test]
-fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told_to_the_registry() {
+fn a_tombstone_that_lapsed_during_an_undone_group_is_reported_to_the_registry() {
     let (mut world, calls) = lapsing();
     let report = world.report().expect("storage works").expect("something to tell");
     world.reported(&report, 0).expect("storage works");
@@ -274,14 +274,14 @@ fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told_to_the_registry(
 }
 
 #[test]
-fn texts_have_their_numbers_though_a_key_is_deleted_in_the_middle_of_a_group() {
+fn text_numbers_stay_right_if_a_key_is_deleted_in_the_middle_of_a_group() {
     let calls =
         [change("a"), change("b"), admin::delete_key("deletes"), change("c"), change("d"), change("e").by("bob")];
     is_as_one_by_one(&mut used(), &calls);
 }
 
 #[test]
-fn texts_have_their_numbers_though_a_commit_has_failed() {
+fn text_numbers_stay_right_after_a_failed_commit() {
     let (mut world, mut other) = (used(), used());
     // A read is rolled back by itself, so these share no desk.
     let elements = json!([count("a"), { "method": "GET", "path": "/count" }]);
@@ -293,7 +293,7 @@ fn texts_have_their_numbers_though_a_commit_has_failed() {
 }
 
 #[test]
-fn texts_that_are_too_long_for_a_number_keep_none_from_those_that_come_later() {
+fn texts_too_long_for_a_number_do_not_keep_later_texts_from_getting_one() {
     let mut world = used();
     for n in 0..130 {
         let long = format!("{n}{}", "x".repeat(256));
@@ -304,7 +304,7 @@ fn texts_that_are_too_long_for_a_number_keep_none_from_those_that_come_later() {
 }
 
 #[test]
-fn a_bounded_number_of_texts_has_a_number() {
+fn at_most_128_texts_of_a_key_get_a_number() {
     let mut world = used();
     for n in 0..140 {
         if n == 100 {
@@ -317,7 +317,7 @@ fn a_bounded_number_of_texts_has_a_number() {
 }
 
 #[test]
-fn a_group_with_a_read_is_asked_for_one_by_one() {
+fn a_group_with_a_read_is_left_to_one_by_one_before_any_statement() {
     let mut world = used();
     let statements = world.database.statements();
     assert_eq!(world.group(&[change("a"), get("/count")]), None);
@@ -325,7 +325,7 @@ fn a_group_with_a_read_is_asked_for_one_by_one() {
 }
 
 #[test]
-fn where_the_storage_fails_at_any_statement_each_goes_by_itself_and_nothing_is_done_twice() {
+fn a_group_is_undone_if_any_statement_fails_and_each_then_runs_alone_once() {
     let (mut whole, calls) = (used(), mixed());
     let before = kept(&whole);
     whole.group(&calls).expect("all of them");
@@ -369,7 +369,7 @@ fn a_crash_before_any_statement_of_a_group_leaves_nothing_of_it() {
 }
 
 #[test]
-fn what_a_batch_writes_together_is_what_each_would() {
+fn a_batch_answers_and_stores_the_same_as_its_requests_one_by_one() {
     let elements = json!([
         count("a"),
         { "method": "POST", "path": "/count", "session": { "name": SESSION, "epoch": 1, "seq": 2 } },

@@ -8,14 +8,14 @@ use semel_support::{KEY, World, get, numbered, post};
 use std::cell::Cell;
 
 #[test]
-fn it_knows_its_key_and_who_asks() {
+fn a_handler_knows_its_key_and_the_principal() {
     let mut world = World::new();
     assert_eq!(world.send(&post("/who").id("a").by("bob")).text(), format!("{KEY} bob"));
     assert_eq!(world.send(&get("/who").by("")).text(), format!("{KEY} "));
 }
 
 #[test]
-fn it_may_undo_a_part_of_what_it_did() {
+fn a_handler_may_undo_a_part_of_what_it_did() {
     let mut world = World::new();
     let first = world.send(&post("/nested").id("a"));
     assert_eq!(first.text(), "2", "its own effect, and the part that it kept");
@@ -25,7 +25,7 @@ fn it_may_undo_a_part_of_what_it_did() {
 }
 
 #[test]
-fn what_it_committed_in_a_nested_transaction_is_undone_with_the_rest() {
+fn a_nested_transaction_of_a_handler_is_undone_with_a_read_or_a_failed_request() {
     let mut world = World::new();
     world.send(&get("/nested")).is_read(200);
     assert!(world.database.tables().is_empty());
@@ -76,7 +76,7 @@ impl<const VERSION: i64> Handler for Versioned<VERSION> {
 }
 
 #[test]
-fn a_key_of_a_handler_without_tables_is_taken_out_when_it_is_deleted_and_comes_anew() {
+fn a_deleted_key_of_a_handler_without_tables_is_unlisted_and_listed_again_when_used() {
     let mut world = World::of(Versioned::<0>::default(), config());
     world.handler.fails.set(true);
     assert!(world.database.tables().is_empty());
@@ -105,7 +105,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn its_tables_are_brought_up_to_date_once_in_the_commit_that_needs_them() {
+fn a_handlers_tables_are_migrated_once_in_the_commit_that_needs_them() {
     let mut old = World::of(Versioned::<1>::default(), config());
     let first = old.send(&post("/x").id("a"));
     assert_eq!(first.text(), "[[0, 1]]");
@@ -131,7 +131,7 @@ fn its_tables_are_brought_up_to_date_once_in_the_commit_that_needs_them() {
 }
 
 #[test]
-fn the_version_of_its_tables_may_be_one_that_is_known_only_where_it_runs() {
+fn a_handler_may_give_its_schema_version_at_run_time_and_an_older_one_is_refused() {
     let mut world = World::of(Versioned::<1>::default(), config());
     world.handler.ahead.set(1);
     assert_eq!(world.send(&post("/x").id("a")).text(), "[[0, 2]]");
@@ -164,7 +164,7 @@ impl Handler for Looks {
 }
 
 #[test]
-fn a_handler_that_looks_at_the_places_of_its_session_takes_its_own_all_the_same() {
+fn a_handler_that_reads_the_places_of_its_session_does_not_disturb_their_recording() {
     let mut world = World::of(Looks, Config { open: true, ..Config::default() }).in_session();
     let calls = [1, 2, 3].map(|seq| numbered(1, seq));
     let first = world.send(&calls[0]);

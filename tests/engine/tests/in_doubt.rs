@@ -13,7 +13,7 @@ fn shown(world: &mut World<Elsewhere>) -> i64 {
 }
 
 #[test]
-fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none() {
+fn a_request_under_way_is_not_in_doubt_and_is_reported_once_its_answer_is_lost() {
     let mut world = remote(Policy::Report);
     let sent = dispatched(&mut world, &order("a"), 1);
     assert_eq!((world.tells().in_doubt, shown(&mut world)), (0, 0));
@@ -31,7 +31,7 @@ fn what_may_still_have_its_answer_is_not_in_doubt_and_is_told_once_it_has_none()
 }
 
 #[test]
-fn an_administrator_is_told_which_requests_of_a_key_they_are() {
+fn an_administrator_can_list_the_requests_of_a_key_that_are_in_doubt() {
     let mut world = remote(Policy::Report);
     let sent = dispatched(&mut world, &order("a"), 1);
     world.settle(&order("a"), &sent, answered(201, "made"));
@@ -43,7 +43,7 @@ fn an_administrator_is_told_which_requests_of_a_key_they_are() {
 }
 
 #[test]
-fn what_has_no_outcome_has_no_status_in_a_list_wherever_it_was_sent() {
+fn a_request_in_doubt_is_listed_without_status_and_bytes() {
     let mut world = remote(Policy::Report);
     world.handler.whither.set(7);
     let sent = dispatched(&mut world, &order("a"), 1);
@@ -55,7 +55,7 @@ fn what_has_no_outcome_has_no_status_in_a_list_wherever_it_was_sent() {
 }
 
 #[test]
-fn what_was_given_up_while_it_is_under_way_is_no_other_that_is_in_doubt() {
+fn deleting_the_record_of_a_request_under_way_does_not_change_the_count_in_doubt() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     dispatched(&mut world, &order("b"), 1);
@@ -64,7 +64,7 @@ fn what_was_given_up_while_it_is_under_way_is_no_other_that_is_in_doubt() {
 }
 
 #[test]
-fn what_was_under_way_as_its_object_ended_is_told_by_the_alarm() {
+fn the_alarm_reports_in_doubt_a_request_that_was_under_way_when_its_object_ended() {
     let mut world = remote(Policy::Report);
     dispatched(&mut world, &order("a"), 1);
     assert_eq!(world.tells().in_doubt, 0);
@@ -76,7 +76,7 @@ fn what_was_under_way_as_its_object_ended_is_told_by_the_alarm() {
 }
 
 #[test]
-fn it_is_kept_with_what_the_rows_come_to_and_counted_where_an_earlier_build_kept_that() {
+fn the_count_in_doubt_is_kept_with_the_totals_and_counted_anew_after_an_earlier_build() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     world.database.fill(&format!(

@@ -35,7 +35,7 @@ fn json_of(reply: &Reply) -> Value {
 }
 
 #[test]
-fn a_job_is_taken_once_by_the_rules_of_all_changes() {
+fn a_job_is_accepted_once_under_its_id_by_the_rules_of_all_changes() {
     let database = Database::new();
     let mut coordinator = Coordinator::new(Config::default());
     assert_eq!(coordinator.jobs(&database), Ok(Vec::new()));
@@ -67,7 +67,7 @@ fn a_job_is_taken_once_by_the_rules_of_all_changes() {
 }
 
 #[test]
-fn a_job_has_no_place_in_a_session() {
+fn a_job_with_a_place_in_a_session_is_refused() {
     let database = Database::new();
     let headers = Headers::from_iter([("semel-session", "\"s\";epoch=1;seq=1")]);
     let mut coordinator = Coordinator::new(Config::default());
@@ -76,7 +76,7 @@ fn a_job_has_no_place_in_a_session() {
 }
 
 #[test]
-fn more_jobs_than_may_be_are_refused_until_one_is_done() {
+fn more_than_100_running_jobs_are_refused_until_one_is_done() {
     let database = Database::new();
     let mut coordinator = Coordinator::new(Config::default());
     let mut post =
@@ -95,7 +95,7 @@ fn more_jobs_than_may_be_are_refused_until_one_is_done() {
 }
 
 #[test]
-fn what_is_set_for_keys_keeps_no_job_out() {
+fn limits_set_for_keys_do_not_limit_the_coordinators_jobs() {
     let database = Database::new();
     let rules = "[{\"keys\":\"*\",\"recordsMax\":1,\"bytesMax\":1,\"retentionSeconds\":1}]";
     let settings = |name: &str| match name {
@@ -111,7 +111,7 @@ fn what_is_set_for_keys_keeps_no_job_out() {
 }
 
 #[test]
-fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
+fn progress_sums_up_what_the_shards_reported_and_a_job_ends_with_the_last_shard() {
     let database = Database::new();
     let mut coordinator = Coordinator::new(Config::default());
     ask(&mut coordinator, &database, Method::Post, "forget", "a", "{\"before\":5}");
@@ -139,7 +139,7 @@ fn progress_is_what_the_shards_told_and_a_job_ends_with_the_last_of_them() {
 }
 
 #[test]
-fn of_jobs_that_are_done_the_last_hundred_are_kept_and_all_that_are_not() {
+fn the_last_100_finished_jobs_are_kept_and_all_unfinished_ones() {
     let database = Database::in_memory();
     let mut coordinator = Coordinator::new(Config::default());
     let done = Progress { keys: 1, done: 1, failed: Vec::new(), is_done: true };
@@ -181,7 +181,7 @@ fn a_crash_at_any_statement_of_taking_a_job_leaves_one_job() {
 }
 
 #[test]
-fn nobody_but_the_administrator_has_keys_forget() {
+fn only_the_administrator_can_start_a_forget_job() {
     let database = Database::new();
     let mut coordinator = Coordinator::new(Config::default());
     let path = Path::new("/semel/v1/admin/forget", "").unwrap();

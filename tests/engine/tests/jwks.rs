@@ -60,7 +60,7 @@ fn is(asked: (String, bool), judged: &str, is_fetched: bool) {
 }
 
 #[test]
-fn keys_are_fetched_once_when_they_are_needed() {
+fn the_jwks_is_fetched_once_when_a_token_needs_it() {
     let mut gate = with_url();
     is(asked(&mut gate, OLD, START_MS), "wait", true);
     is(asked(&mut gate, OLD, START_MS), "wait", false);
@@ -70,7 +70,7 @@ fn keys_are_fetched_once_when_they_are_needed() {
 }
 
 #[test]
-fn a_key_that_cannot_be_read_is_left_out_of_what_is_fetched() {
+fn an_unreadable_key_in_a_fetched_jwks_is_left_out() {
     let odd = [
         json!({"kty": "oct", "kid": 7}),
         json!({"kty": "EC", "crv": "P-256", "kid": "odd", "x": 1, "y": []}),
@@ -90,7 +90,7 @@ fn a_key_that_cannot_be_read_is_left_out_of_what_is_fetched() {
 }
 
 #[test]
-fn a_set_that_ages_is_fetched_again_while_nobody_waits() {
+fn an_aging_jwks_is_fetched_again_while_tokens_are_still_judged_by_it() {
     let mut gate = with_fetched(&[OLD]);
     is(asked(&mut gate, OLD, START_MS + 149_999), "let in", false);
     is(asked(&mut gate, OLD, START_MS + 150_000), "let in", true);
@@ -101,7 +101,7 @@ fn a_set_that_ages_is_fetched_again_while_nobody_waits() {
 }
 
 #[test]
-fn a_set_that_nobody_asked_for_in_five_minutes_is_waited_for() {
+fn a_jwks_that_is_five_minutes_old_is_fetched_again_before_a_token_is_judged() {
     let mut gate = with_fetched(&[OLD]);
     is(asked(&mut gate, OLD, START_MS + 5 * MINUTE_MS), "wait", true);
     gate.keys_fetched(Some(&jwks(&[NEW])), START_MS + 5 * MINUTE_MS).expect("keys");
@@ -109,7 +109,7 @@ fn a_set_that_nobody_asked_for_in_five_minutes_is_waited_for() {
 }
 
 #[test]
-fn a_new_key_is_taken_within_30_seconds_and_a_removed_one_is_forgotten_with_its_tokens() {
+fn a_new_key_is_accepted_within_30_seconds_and_tokens_of_a_removed_key_are_refused() {
     let mut gate = with_fetched(&[OLD]);
     is(asked(&mut gate, OLD, START_MS), "let in", false);
     is(asked(&mut gate, NEW, START_MS + 29_999), "unauthorized", false);
@@ -121,7 +121,7 @@ fn a_new_key_is_taken_within_30_seconds_and_a_removed_one_is_forgotten_with_its_
 }
 
 #[test]
-fn a_clock_that_goes_back_keeps_no_old_keys_and_no_new_ones_out() {
+fn after_the_clock_goes_back_the_jwks_is_fetched_again_before_a_token_is_judged() {
     for back_ms in [DAY_MS, 60 * MINUTE_MS, 5 * MINUTE_MS] {
         let mut gate = with_url();
         is(asked(&mut gate, OLD, START_MS + back_ms), "wait", true);
@@ -135,7 +135,7 @@ fn a_clock_that_goes_back_keeps_no_old_keys_and_no_new_ones_out() {
 }
 
 #[test]
-fn keys_that_are_left_unfetched_end_after_a_day_and_come_back_with_the_issuer() {
+fn if_the_jwks_can_not_be_fetched_its_keys_serve_for_a_day_and_again_after_a_fetch() {
     let mut gate = with_fetched(&[OLD]);
     // The issuer fails all the time.
     for now_ms in (START_MS + 150_000..START_MS + DAY_MS).step_by(600_000) {
@@ -154,7 +154,7 @@ fn keys_that_are_left_unfetched_end_after_a_day_and_come_back_with_the_issuer() 
 }
 
 #[test]
-fn where_keys_can_not_be_had_nobody_is_refused_for_it() {
+fn if_the_jwks_can_not_be_fetched_a_token_of_an_unknown_key_is_unavailable() {
     let mut gate = with_url();
     is(asked(&mut gate, OLD, START_MS), "wait", true);
     assert!(gate.keys_fetched(None, START_MS + 1).is_err());
@@ -170,7 +170,7 @@ fn where_keys_can_not_be_had_nobody_is_refused_for_it() {
 }
 
 #[test]
-fn who_failed_slowly_just_now_keeps_nobody_waiting_again() {
+fn after_a_slow_failed_fetch_the_next_one_is_made_while_nobody_waits() {
     let mut gate = with_fetched(&[OLD]);
     is(asked(&mut gate, OLD, START_MS + 6 * MINUTE_MS), "wait", true);
     gate.keys_fetched(None, START_MS + 6 * MINUTE_MS + 4_000).expect_err("no keys");
@@ -179,7 +179,7 @@ fn who_failed_slowly_just_now_keeps_nobody_waiting_again() {
 }
 
 #[test]
-fn a_fetch_that_never_comes_back_is_made_again_after_the_same_pause_as_any() {
+fn a_fetch_that_never_ends_is_waited_for_5_seconds_and_made_again_after_30() {
     let mut gate = with_url();
     is(asked(&mut gate, OLD, START_MS), "wait", true);
     is(asked(&mut gate, OLD, START_MS + 4_999), "wait", false);
@@ -189,7 +189,7 @@ fn a_fetch_that_never_comes_back_is_made_again_after_the_same_pause_as_any() {
 }
 
 #[test]
-fn a_gate_that_is_made_anew_goes_on_with_the_keys_and_the_pause_of_the_one_before() {
+fn a_renewed_gate_keeps_the_fetched_keys_and_the_pause_of_the_one_before() {
     let text = jwks(&[OLD]);
     let mut renewed = with_url();
     renewed.keys_kept(Some(&text), START_MS, START_MS);
@@ -206,7 +206,7 @@ fn a_gate_that_is_made_anew_goes_on_with_the_keys_and_the_pause_of_the_one_befor
 }
 
 #[test]
-fn another_key_under_the_same_kid_is_another_key() {
+fn a_new_key_under_the_same_kid_replaces_the_old_one_and_refuses_its_tokens() {
     let mut gate = with_url();
     let kid = |signer: Signer| {
         let mut jwk = signer.jwk();
@@ -226,7 +226,7 @@ fn another_key_under_the_same_kid_is_another_key() {
 }
 
 #[test]
-fn of_what_is_fetched_secrets_and_unusable_keys_are_left_out() {
+fn secrets_and_unusable_keys_in_a_fetched_jwks_are_left_out() {
     let mut gate = with_url();
     judged(&mut gate, OLD, START_MS);
     let rsa = json!({ "kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB", "x5c": ["MII"] });
@@ -237,7 +237,7 @@ fn of_what_is_fetched_secrets_and_unusable_keys_are_left_out() {
 }
 
 #[test]
-fn keys_that_are_set_need_no_url() {
+fn keys_from_settings_need_no_fetch_and_take_precedence_over_fetched_ones() {
     let both = [("SEMEL_JWKS_URL", URL), ("SEMEL_JWT_AUDIENCE", AUDIENCE), ("SEMEL_JWT_KEYS", &jwks(&[OLD]))];
     let mut gate = gate(&both);
     assert_eq!(judged(&mut gate, OLD, START_MS), "let in");
@@ -252,7 +252,7 @@ fn keys_that_are_set_need_no_url() {
 }
 
 #[test]
-fn a_problem_of_the_gate_is_the_one_in_the_table() {
+fn if_no_keys_could_be_fetched_the_problem_is_unavailable_with_executed_as_in_the_table() {
     let mut gate = with_url();
     judged(&mut gate, OLD, START_MS);
     gate.keys_fetched(None, START_MS).expect_err("no keys");
@@ -263,7 +263,7 @@ fn a_problem_of_the_gate_is_the_one_in_the_table() {
 }
 
 #[test]
-fn a_url_for_keys_needs_an_audience_and_a_deployment_that_asks_for_tokens() {
+fn a_jwks_url_needs_an_audience_and_contradicts_semel_open() {
     let access = |is_open: bool, set: &[(&str, &str)]| {
         let set: Vec<(String, String)> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -280,7 +280,7 @@ fn a_url_for_keys_needs_an_audience_and_a_deployment_that_asks_for_tokens() {
 }
 
 #[test]
-fn a_set_of_too_many_keys_is_none() {
+fn a_fetched_jwks_of_more_than_100_keys_is_refused() {
     let set = |count: u8| {
         let keys: Vec<_> = (0..count).map(|_| OLD.jwk()).collect();
         json!({ "keys": keys }).to_string()
@@ -295,7 +295,7 @@ fn a_set_of_too_many_keys_is_none() {
 
 /// A fetch that hangs is none that failed: its pause is over for who has a key.
 #[test]
-fn a_key_that_is_too_old_serves_while_a_fetch_hangs_longer_than_it_may() {
+fn an_old_key_serves_once_a_fetch_has_hung_for_5_seconds() {
     let mut gate = with_fetched(&[OLD]);
     let late_ms = START_MS + 6 * MINUTE_MS;
     is(asked(&mut gate, OLD, late_ms), "wait", true);

@@ -12,7 +12,7 @@ fn settings<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String
 }
 
 #[test]
-fn a_set_of_keys_that_an_operator_made_wrong_is_an_error_that_tells_no_secret() {
+fn an_invalid_set_of_keys_in_the_settings_is_an_error_that_contains_no_secret() {
     let secret = BASE64.encode([0xa5; 31]);
     let long = BASE64.encode([0xa5; 32]);
     let ec = Signer::Es256(7).jwk();
@@ -51,7 +51,7 @@ fn wrong_with(key: &Value) -> Option<String> {
 }
 
 #[test]
-fn an_rsa_key_has_2048_to_4096_bits_and_the_exponent_that_all_have() {
+fn an_rsa_key_needs_2048_to_4096_bits_the_exponent_65537_and_no_other_algorithm() {
     let rsa = |modulus: &[u8], exponent: &str| json!({ "kty": "RSA", "kid": "a", "n": BASE64.encode(modulus), "e": exponent });
     let with_first = |first: u8, bytes: usize| [vec![first], vec![0xff; bytes - 1]].concat();
     for (modulus, is_taken) in [
@@ -87,7 +87,7 @@ fn an_rsa_key_has_2048_to_4096_bits_and_the_exponent_that_all_have() {
 }
 
 #[test]
-fn a_point_that_anybody_could_sign_under_is_no_key() {
+fn an_ed25519_key_that_is_a_point_of_small_order_is_refused() {
     // Points of order 1, 2, 4 and 8, with either sign, and other encodings of them: by RFC 8032, y is taken modulo 2^255 - 19.
     let mut prime = [0xff; 32];
     (prime[0], prime[31]) = (0xed, 0x7f);
@@ -112,7 +112,7 @@ fn a_point_that_anybody_could_sign_under_is_no_key() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_an_error() {
+fn contradictory_or_invalid_access_settings_are_an_error_that_names_the_setting() {
     let keys = jwks(&Signer::ALL);
     let error =
         |is_open: bool, set: &[(&str, &str)]| Access::from_settings(is_open, settings(set)).expect_err("no settings");

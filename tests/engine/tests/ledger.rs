@@ -49,7 +49,7 @@ fn refuses(world: &mut World<Ledger>, call: &Call, status: u16, error: &str) -> 
 }
 
 #[test]
-fn an_account_that_nobody_has_used_has_zeros() {
+fn an_unused_account_reads_as_zero_and_gets_no_tables() {
     let mut world = ledger();
     assert_eq!(world.send(&get("/accounts/alice")).json(), json!({ "id": "alice", "balance": 0, "entries": 0 }));
     assert_eq!(world.database.tables(), Vec::<String>::new(), "and leaves no trace");
@@ -59,7 +59,7 @@ fn an_account_that_nobody_has_used_has_zeros() {
 }
 
 #[test]
-fn a_movement_happens_once_and_answers_with_the_balance_it_left() {
+fn a_deposit_or_withdrawal_happens_once_and_is_replayed_with_the_balance_it_left() {
     let mut world = ledger();
     let five = deposit("a", "{\"amount\":5}");
     let first = world.send(&five);
@@ -75,7 +75,7 @@ fn a_movement_happens_once_and_answers_with_the_balance_it_left() {
 }
 
 #[test]
-fn an_amount_that_is_no_positive_safe_integer_is_refused_for_good() {
+fn an_amount_that_is_no_positive_safe_integer_is_refused_as_an_outcome() {
     let mut world = ledger();
     world.send(&deposit("first", "{\"amount\":7}"));
     let past_safe = amount_of(BALANCE_MAX + 1);
@@ -124,7 +124,7 @@ fn an_amount_that_is_no_positive_safe_integer_is_refused_for_good() {
 }
 
 #[test]
-fn the_largest_balance_is_the_largest_integer_of_every_client() {
+fn a_balance_may_reach_and_not_exceed_the_largest_safe_integer() {
     assert_eq!(BALANCE_MAX, 9_007_199_254_740_991);
     let mut world = ledger();
     world.send(&deposit("a", &amount_of(BALANCE_MAX - 1))).is_executed(200);
@@ -138,7 +138,7 @@ fn the_largest_balance_is_the_largest_integer_of_every_client() {
 }
 
 #[test]
-fn insufficient_funds_are_an_outcome_that_stays_though_money_comes_later() {
+fn the_outcome_insufficient_funds_is_replayed_even_after_money_has_come() {
     let mut world = ledger();
     world.send(&deposit("a", "{\"amount\":5}"));
     let refused = refuses(&mut world, &withdraw("b", 6), 409, "insufficient-funds");
@@ -152,7 +152,7 @@ fn insufficient_funds_are_an_outcome_that_stays_though_money_comes_later() {
 }
 
 #[test]
-fn an_account_is_a_key_and_nothing_else_is_handled() {
+fn an_account_has_its_own_key_and_any_other_path_or_method_is_not_found() {
     let world = ledger();
     for call in [deposit("a", ""), withdraw("b", 1), get("/accounts/alice"), head("/accounts/alice")] {
         match world.route(&call) {

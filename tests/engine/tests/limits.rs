@@ -30,7 +30,7 @@ fn sweep(world: &mut World) {
 }
 
 #[test]
-fn a_key_goes_by_its_own_retention() {
+fn a_key_rule_sets_the_retention_of_its_keys() {
     let mut world = ruled("[{\"keys\":\"counters/*\",\"retentionSeconds\":5000}]");
     let request = |id: &str| change(id).first_sent_s(START_S);
     let expires_s = world.send(&request("a")).expires_s();
@@ -44,7 +44,7 @@ fn a_key_goes_by_its_own_retention() {
 }
 
 #[test]
-fn a_rule_of_other_keys_changes_nothing() {
+fn a_key_rule_for_other_keys_changes_nothing() {
     let mut world = ruled("[{\"keys\":\"counters/2\",\"recordsMax\":1},{\"keys\":\"counters/10*\",\"recordsMax\":1}]");
     world.send(&change("a")).is_executed(200);
     let expires_s = world.send(&change("b")).expires_s();
@@ -52,7 +52,7 @@ fn a_rule_of_other_keys_changes_nothing() {
 }
 
 #[test]
-fn before_the_key_is_known_the_fence_stays_where_it_is_stored() {
+fn an_object_that_does_not_know_its_key_yet_does_not_move_the_fence_by_age() {
     let mut world = ruled("[{\"keys\":\"counters/1\",\"retentionSeconds\":\"forever\"}]");
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.pass_s(5000);
@@ -64,7 +64,7 @@ fn before_the_key_is_known_the_fence_stays_where_it_is_stored() {
 }
 
 #[test]
-fn what_was_looked_at_before_the_key_was_known_leaves_by_its_own_retention() {
+fn rows_counted_before_the_key_is_known_leave_by_the_retention_of_the_key() {
     let mut world = World::ruled(10_000, "1000").in_session();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.send(&numbered(1, 1)).is_executed(200);
@@ -78,7 +78,7 @@ fn what_was_looked_at_before_the_key_was_known_leaves_by_its_own_retention() {
 }
 
 #[test]
-fn each_limit_of_a_rule_holds_and_a_refusal_says_which() {
+fn each_limit_of_a_key_rule_refuses_with_capacity_and_names_the_limit() {
     for (rules, limit) in [
         ("[{\"keys\":\"counters/1\",\"recordsMax\":1}]", "the key keeps 1 unacknowledged records"),
         ("[{\"keys\":\"counters/1\",\"tombstonesMax\":1}]", "the key keeps 1 tombstones"),
@@ -100,7 +100,7 @@ fn each_limit_of_a_rule_holds_and_a_refusal_says_which() {
 }
 
 #[test]
-fn a_database_that_is_full_of_the_handlers_own_refuses_until_it_shrinks() {
+fn a_database_full_of_the_handlers_rows_refuses_changes_until_it_shrinks() {
     let mut world = World::with(|config| config.bytes_max = 400_000);
     world.send(&change("a")).is_executed(200);
     filled(&world, 500);
@@ -119,7 +119,7 @@ fn filled(world: &World, kilobytes: u32) {
 }
 
 #[test]
-fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() {
+fn the_database_size_is_not_asked_for_while_possible_writes_leave_half_of_the_limit_free() {
     // Half of the limit is 9 MiB: room for two requests of 4 MiB each, and a little more.
     let mut world = World::with(|config| config.bytes_max = 2 * (9 << 20));
     world.send(&change("a")).is_executed(200);
@@ -131,7 +131,7 @@ fn the_size_is_not_asked_for_while_what_may_be_written_leaves_half_of_it_free() 
 }
 
 #[test]
-fn a_key_that_is_full_by_bytes_sweeps_with_what_it_refuses() {
+fn a_key_full_by_bytes_sweeps_while_it_refuses_a_change_so_that_the_next_fits() {
     // Only the key's own records take up the room, and they may leave.
     let mut world = World::with(|config| (config.retention_s, config.bytes_max) = (1000, 1_500_000));
     for n in 0..3 {
@@ -144,7 +144,7 @@ fn a_key_that_is_full_by_bytes_sweeps_with_what_it_refuses() {
 }
 
 #[test]
-fn storage_that_does_not_tell_its_size_is_unavailable() {
+fn a_change_is_unavailable_if_the_storage_dies_at_its_first_statement() {
     let mut world = World::new();
     world.send(&change("a")).is_executed(200);
     world.database.crash_before(0);
@@ -152,7 +152,7 @@ fn storage_that_does_not_tell_its_size_is_unavailable() {
 }
 
 #[test]
-fn for_ever_means_that_no_age_moves_the_fence_and_no_outcome_expires() {
+fn with_retention_forever_age_moves_no_fence_and_no_outcome_expires() {
     let mut world = forever();
     let request = |id: &str| change(id).first_sent_s(START_S);
     let first = world.send(&request("a"));
@@ -172,7 +172,7 @@ fn for_ever_means_that_no_age_moves_the_fence_and_no_outcome_expires() {
 }
 
 #[test]
-fn for_ever_tombstones_without_a_bound_stay_and_those_with_one_lapse() {
+fn with_retention_forever_tombstones_without_until_stay_and_those_with_one_lapse() {
     let mut world = forever();
     for id in ["bounded", "unbounded"] {
         world.send(&change(id).deadline_ms(START_MS)).is_executed(200);
@@ -190,7 +190,7 @@ fn for_ever_tombstones_without_a_bound_stay_and_those_with_one_lapse() {
 }
 
 #[test]
-fn nothing_overflows_for_ever_at_the_end_of_the_clock() {
+fn with_retention_forever_nothing_overflows_at_the_largest_instant() {
     let mut world = forever();
     world.wall_ms = semel_core::header::INSTANT_MAX;
     let now_s = world.wall_s();
@@ -209,7 +209,7 @@ fn nothing_overflows_for_ever_at_the_end_of_the_clock() {
 }
 
 #[test]
-fn a_key_that_is_kept_for_ever_can_be_told_to_forget() {
+fn with_retention_forever_a_key_can_still_be_told_to_forget() {
     let mut world = forever();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.pass_s(10);

@@ -74,7 +74,7 @@ fn order(principal: &str, body: &str) -> Call {
 }
 
 #[test]
-fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before() {
+fn an_id_made_of_a_request_belongs_to_that_request_and_nobody_can_take_it_before() {
     let mut world = Names::world(true);
     let mallory = |call: Call| call.by("mallory");
     let body = json!({ "id": "made-alice-one" }).to_string();
@@ -94,7 +94,7 @@ fn an_id_that_is_made_of_a_request_is_that_requests_and_nobody_takes_it_before()
 }
 
 #[test]
-fn who_sends_no_id_and_not_what_one_is_made_of_is_told_so() {
+fn a_change_without_an_id_and_without_what_one_is_made_of_is_key_missing_and_told_of_id_from() {
     let mut world = Names::world(true);
     for (path, lacks) in [("/named", true), ("/other", false)] {
         let answer = world.send(&post(path));
@@ -104,7 +104,7 @@ fn who_sends_no_id_and_not_what_one_is_made_of_is_told_so() {
 }
 
 #[test]
-fn whose_request_it_was_looks_its_id_up_and_acknowledges_it_and_an_administrator_cancels() {
+fn the_owner_of_a_made_id_looks_it_up_and_acknowledges_it_and_an_administrator_cancels_it() {
     let mut world = Names::world(true);
     world.send(&order("alice", "one")).is_executed(201);
     let look = || Call::new("GET", &control("outcomes/made-alice-one")).by("alice");
@@ -119,7 +119,7 @@ fn whose_request_it_was_looks_its_id_up_and_acknowledges_it_and_an_administrator
 }
 
 #[test]
-fn what_was_made_under_such_an_id_before_they_were_the_handlers_is_answered_from_its_record() {
+fn a_record_from_before_the_handler_owned_such_ids_is_replayed_and_a_new_one_is_refused() {
     let mut world = Names::world(false);
     let first = world.send(&post("/other").id("made-own-one").by("alice"));
     first.is_executed(201);
@@ -129,7 +129,7 @@ fn what_was_made_under_such_an_id_before_they_were_the_handlers_is_answered_from
 }
 
 #[test]
-fn what_has_crashed_under_such_an_id_before_goes_on_under_it() {
+fn a_request_that_crashed_before_the_handler_owned_such_ids_still_runs() {
     let mut world = Names::world(false);
     let call = post("/other").id("made-own-one").by("alice");
     world.crashed(&call).is_problem(500, "rolled-back", "no", "same-id");
@@ -144,7 +144,7 @@ fn what_has_crashed_under_such_an_id_before_goes_on_under_it() {
 }
 
 #[test]
-fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_record_only_for_whose_that_is() {
+fn a_made_id_with_a_record_is_cancelled_for_its_owner_only_and_old_cancellations_replay() {
     let mut world = Names::world(false);
     let cancel =
         |own: &str, id: &str| post(&control("cancel")).id(own).by("alice").body(json!({ "id": id }).to_string());
@@ -160,7 +160,7 @@ fn a_cancellation_that_has_its_record_is_answered_from_it_and_one_of_what_has_a_
 }
 
 #[test]
-fn where_no_ids_are_made_they_are_anybodys() {
+fn if_the_handler_makes_no_ids_any_client_may_use_such_ids() {
     let mut world = World::new();
     world.send(&post("/count").id("made-alice-one")).is_executed(200);
     world.send(&post("/count").id("hash-1")).is_executed(200);
@@ -264,7 +264,7 @@ fn tells_nothing(way: &str, ask: impl Fn(&mut World<Names>, &str, usize) -> Vec<
 }
 
 #[test]
-fn an_id_that_is_made_of_anothers_request_tells_nobody_whether_that_was_made() {
+fn an_id_made_of_anothers_request_does_not_tell_whether_that_request_was_made() {
     tells_nothing("alone", |world, id, n| asked(id, n).iter().map(|call| world.send(call)).collect());
     tells_nothing("after another", |world, id, n| asked(id, n).iter().map(|call| world.follow(call)).collect());
     tells_nothing("crashed", |world, id, n| asked(id, n).iter().map(|call| world.crashed(call)).collect());
@@ -286,7 +286,7 @@ fn an_id_that_is_made_of_anothers_request_tells_nobody_whether_that_was_made() {
 }
 
 #[test]
-fn nor_does_it_while_another_request_is_under_way() {
+fn an_id_made_of_anothers_request_tells_nothing_while_another_request_is_under_way() {
     tells_nothing("waiting", |world, id, n| {
         // Requests to the object itself don't wait.
         let calls = asked(id, n).into_iter().filter(|call| !call.url().0.starts_with("/semel/"));
@@ -302,7 +302,7 @@ fn nor_does_it_while_another_request_is_under_way() {
 }
 
 #[test]
-fn nor_with_others_in_one_commit() {
+fn an_id_made_of_anothers_request_tells_nothing_in_a_group_or_a_batch() {
     tells_nothing("a group", |world, id, n| {
         let calls: Vec<_> = asked(id, n).into_iter().filter(|call| !call.url().0.contains("elsewhere")).collect();
         world.group(&calls).unwrap_or_else(|| calls.iter().map(|call| world.send(call)).collect())
@@ -322,7 +322,7 @@ fn nor_with_others_in_one_commit() {
 }
 
 #[test]
-fn in_a_batch_an_id_is_made_as_for_what_comes_alone_and_no_broken_trace_is_passed_on() {
+fn a_batch_makes_ids_as_for_single_requests_and_passes_on_no_malformed_traceparent() {
     let mut world = Names::world(true);
     let first = world.send(&order("alice", "one"));
     let well_formed = format!("00-{}-{}-01", "1".repeat(32), "2".repeat(16));
@@ -340,7 +340,7 @@ fn in_a_batch_an_id_is_made_as_for_what_comes_alone_and_no_broken_trace_is_passe
 }
 
 #[test]
-fn for_what_the_layer_itself_answers_no_id_is_made() {
+fn no_id_is_made_for_a_cancellation_which_is_key_missing_without_one() {
     let mut world = Names::world(true);
     let body = json!({ "id": "x" }).to_string();
     let cancel = || post(&control("cancel")).by("alice").body(body.clone());
@@ -355,7 +355,7 @@ fn for_what_the_layer_itself_answers_no_id_is_made() {
 }
 
 #[test]
-fn an_id_that_the_fence_has_passed_is_refused_as_such_whoever_uses_it() {
+fn a_made_id_with_a_first_sent_before_the_window_is_outside_window_for_every_principal() {
     let mut world = Names::world(true);
     for call in [order("alice", "one"), post("/other").id("made-alice-one").by("mallory")] {
         world.send(&call.first_sent_s(1)).is_problem(412, "outside-window", "unknown", "never");
@@ -363,7 +363,7 @@ fn an_id_that_the_fence_has_passed_is_refused_as_such_whoever_uses_it() {
 }
 
 #[test]
-fn for_whoever_sends_an_id_of_their_own_none_is_made() {
+fn a_request_with_an_id_of_its_own_gets_no_made_id() {
     let mut world = Names::world(true);
     let elements = json!([{ "id": "own", "method": "POST", "path": "/named", "body": "one" }]);
     let replies = world.batch_by(&asker("alice"), &[], &elements).expect("a batch that can be read");
@@ -374,7 +374,7 @@ fn for_whoever_sends_an_id_of_their_own_none_is_made() {
 }
 
 #[test]
-fn what_comes_along_with_such_an_id_is_done_as_ever_and_whose_it_is_hears_all() {
+fn acks_beside_anothers_made_id_are_applied_and_its_owner_gets_replay_and_mismatch() {
     for id in ["made-alice-one", "made-alice-none"] {
         let mut world = Names::world(true);
         world.send(&order("mallory", "own")).is_executed(201);
@@ -390,7 +390,7 @@ fn what_comes_along_with_such_an_id_is_done_as_ever_and_whose_it_is_hears_all() 
 
 /// A principal whose id somebody took before the handler made ids is told so.
 #[test]
-fn whose_id_another_has_is_told_so() {
+fn a_request_whose_made_id_another_principal_took_before_is_a_fingerprint_mismatch() {
     let mut world = Names::world(false);
     world.send(&post("/other").id("made-alice-one").by("mallory")).is_executed(201);
     world.handler.has_begun.set(true);

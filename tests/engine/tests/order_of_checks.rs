@@ -71,7 +71,7 @@ fn headers_are_parsed_before_the_body() {
 }
 
 #[test]
-fn an_executed_id_replays_however_late() {
+fn an_executed_id_is_replayed_even_past_its_deadline_and_the_fence() {
     let mut world = world();
     let first = world.send(&change("a").first_sent_s(START_S).deadline_ms(START_MS));
     world.pass_s(RETENTION_S);
@@ -80,7 +80,7 @@ fn an_executed_id_replays_however_late() {
 }
 
 #[test]
-fn every_settled_record_is_told_before_the_fence_and_the_deadline() {
+fn acknowledged_cancelled_and_poisoned_are_answered_before_the_fence_and_the_deadline() {
     let mut world = world();
     world.send(&change("acknowledged"));
     world.send(&acknowledge("[\"acknowledged\"]"));
@@ -100,7 +100,7 @@ fn a_mismatch_comes_before_the_fence_and_the_deadline() {
 }
 
 #[test]
-fn another_principal_learns_nothing_of_what_became_of_an_id() {
+fn another_principal_gets_fingerprint_mismatch_whatever_became_of_an_id() {
     let mut world = world();
     world.send(&change("acknowledged"));
     world.send(&acknowledge("[\"acknowledged\"]"));
@@ -129,13 +129,13 @@ fn the_deadline_comes_before_the_capacity_and_the_handler() {
 }
 
 #[test]
-fn a_read_needs_no_id_and_has_no_deadline_to_keep() {
+fn a_read_needs_no_id_and_runs_even_past_its_deadline_and_the_fence() {
     let mut world = world();
     world.send(&late(get("/count"))).is_read(200);
 }
 
 #[test]
-fn a_malformed_acknowledgement_comes_before_all_and_the_answer_names_no_key() {
+fn a_malformed_acknowledgement_refuses_the_request_applies_nothing_and_names_no_key() {
     let mut world = world();
     world.send(&change("a"));
     for acks in ["a", "\"a\", b", "\"a\";until=x", "\"a\";other=1", "(\"a\")", &vec!["\"a\""; 65].join(", ")] {

@@ -69,7 +69,7 @@ fn only_the_handlers_own_headers_are_recorded() {
 }
 
 #[test]
-fn an_outcome_is_not_to_be_stored_by_caches_unless_the_handler_says_so() {
+fn an_outcome_has_cache_control_no_store_if_the_handler_sets_none() {
     assert_eq!(World::new().send(&change("a")).only("cache-control"), "no-store");
 }
 
@@ -91,7 +91,7 @@ fn a_read_sees_what_is_committed_and_what_it_writes_is_undone() {
 }
 
 #[test]
-fn a_header_of_the_handlers_is_recorded_as_it_can_be_sent_or_the_request_fails() {
+fn a_handlers_header_that_can_not_be_sent_rolls_the_request_back() {
     let mut world = World::new();
     for (n, (name, value, is_sent)) in [
         ("x-own", "a\tb", true),
@@ -112,7 +112,7 @@ fn a_header_of_the_handlers_is_recorded_as_it_can_be_sent_or_the_request_fails()
 }
 
 #[test]
-fn asking_an_untouched_key_leaves_no_trace() {
+fn requests_that_record_nothing_create_no_tables_at_an_unused_key() {
     let mut world = World::new();
     for request in [
         get("/count").ack("a"),
@@ -128,7 +128,7 @@ fn asking_an_untouched_key_leaves_no_trace() {
 }
 
 #[test]
-fn a_read_that_crashed_is_rolled_back_and_counted_nowhere() {
+fn a_read_that_crashes_is_rolled_back_and_recorded_nowhere() {
     let mut world = World::new();
     for _ in 0..5 {
         world.crashed(&get("/count")).is_problem(500, "rolled-back", "no", "same-id");
@@ -137,7 +137,7 @@ fn a_read_that_crashed_is_rolled_back_and_counted_nowhere() {
 }
 
 #[test]
-fn a_look_up_brings_the_outcome_and_runs_nothing() {
+fn a_look_up_replays_the_outcome_and_runs_nothing() {
     let mut world = World::new();
     let first = world.send(&post("/headers").id("a/b"));
     let found = world.send(&look_up("a%2Fb"));
@@ -147,7 +147,7 @@ fn a_look_up_brings_the_outcome_and_runs_nothing() {
 }
 
 #[test]
-fn a_look_up_tells_nobody_else_that_an_id_exists() {
+fn a_look_up_by_another_principal_is_not_seen_whether_the_id_exists_or_not() {
     let mut world = World::new();
     let unknown = world.send(&look_up("a").by("mallory"));
     world.send(&change("a"));
@@ -156,7 +156,7 @@ fn a_look_up_tells_nobody_else_that_an_id_exists() {
 }
 
 #[test]
-fn a_look_up_of_what_has_no_outcome_brings_its_problem() {
+fn a_look_up_of_an_id_without_an_outcome_gets_its_problem() {
     let mut world = World::new();
     world.send(&change("acknowledged"));
     world.send(&cancel("own", "cancelled").ack("acknowledged"));
@@ -183,7 +183,7 @@ fn a_cancellation_is_recorded_like_any_change() {
 }
 
 #[test]
-fn a_cancellation_that_comes_too_late_brings_the_outcome_and_stays_that_answer() {
+fn a_cancellation_that_comes_too_late_gets_the_outcome_and_that_answer_is_replayed() {
     let mut world = World::new();
     let outcome = world.send(&change("a"));
     let late = world.send(&cancel("own", "a").deadline_ms(world.wall_ms));
@@ -220,7 +220,7 @@ fn the_largest_outcome_fits_into_the_answer_to_its_cancellation() {
 }
 
 #[test]
-fn a_cancellation_passes_the_checks_of_its_id() {
+fn a_cancellation_is_refused_like_a_change_and_a_refused_one_leaves_its_own_id_free() {
     let mut world = World::new();
     world.send(&cancel("one", "a").deadline_ms(START_MS - 1)).is_problem(408, "attempt-expired", "no", "same-id");
     let before_fence = cancel("two", "a").body("{\"id\":\"a\",\"firstSent\":1}");

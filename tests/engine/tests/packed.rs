@@ -72,7 +72,7 @@ fn everywhere(test: impl Fn(&str, &mut World)) {
 }
 
 #[test]
-fn it_says_what_it_said_and_nothing_runs() {
+fn a_packed_tombstone_answers_acknowledged_and_nothing_runs() {
     everywhere(|place, world| {
         let effects = world.effects();
         for call in [change("a"), change("a").body("other"), change_by("a", 1)] {
@@ -85,7 +85,7 @@ fn it_says_what_it_said_and_nothing_runs() {
 }
 
 #[test]
-fn another_principal_learns_nothing_of_it() {
+fn another_principal_learns_nothing_of_a_packed_tombstone() {
     everywhere(|_, world| {
         world.send(&change("a").by("mallory")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
         world.send(&look_up("a").by("mallory")).is_problem(404, "not-seen", "unknown", "same-id");
@@ -105,7 +105,7 @@ fn later(world: &mut World, seconds: i64) {
 }
 
 #[test]
-fn it_lives_until_60_s_after_the_latest_deadline() {
+fn a_packed_tombstone_lives_until_60_s_after_the_latest_deadline() {
     everywhere(|place, world| {
         let late = |world: &World| change_by("a", world.wall_ms);
         later(world, 59);
@@ -117,7 +117,7 @@ fn it_lives_until_60_s_after_the_latest_deadline() {
 }
 
 #[test]
-fn it_lapses_without_a_restart_as_well() {
+fn a_packed_tombstone_lapses_without_a_restart_of_the_object() {
     everywhere(|_, world| {
         world.pass_ms(59_999);
         world.send(&look_up("a")).is_problem(410, "acknowledged", "yes", "never");
@@ -129,7 +129,7 @@ fn it_lapses_without_a_restart_as_well() {
 }
 
 #[test]
-fn it_outlives_a_late_attempt_whose_deadline_is_later_or_that_has_none() {
+fn a_packed_tombstone_outlives_a_late_attempt_with_a_later_deadline_or_with_none() {
     everywhere(|place, world| {
         let late = change_by("a", START_MS + 50_000);
         world.send(&late).is_problem(410, "acknowledged", "yes", "never");
@@ -153,7 +153,7 @@ fn it_outlives_a_late_attempt_whose_deadline_is_later_or_that_has_none() {
 }
 
 #[test]
-fn it_counts_as_a_tombstone_until_it_lapses() {
+fn a_packed_tombstone_counts_as_a_tombstone_until_it_lapses() {
     everywhere(|place, world| {
         let tombstones = |world: &mut World| world.count().expect("a count").tombstones;
         let before = tombstones(world);
@@ -166,7 +166,7 @@ fn it_counts_as_a_tombstone_until_it_lapses() {
 }
 
 #[test]
-fn the_clock_of_a_key_does_not_go_back_with_the_records_that_were_packed() {
+fn the_clock_of_a_key_does_not_go_back_when_its_records_were_packed_and_swept() {
     let mut world = World::new();
     let ids: Vec<String> = (0..CHUNK_MIN).map(|n| format!("id-{n}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -190,7 +190,7 @@ fn the_clock_of_a_key_does_not_go_back_with_the_records_that_were_packed() {
 }
 
 #[test]
-fn what_needs_a_row_of_its_own_has_one() {
+fn a_tombstone_with_no_deadline_no_until_or_an_until_far_ahead_keeps_its_own_row() {
     let acked = |first: &Call, ack: &dyn Fn(Call) -> Call| {
         let mut world = World::new();
         world.send(first);
@@ -210,7 +210,7 @@ fn what_needs_a_row_of_its_own_has_one() {
 }
 
 #[test]
-fn many_are_carried_and_more_go_into_a_chunk_none_of_them_lost() {
+fn tombstones_beyond_what_a_record_carries_go_into_a_chunk_and_none_is_lost() {
     let mut world = World::new();
     let id = |n: usize| format!("8e03978e-40d5-43dd-bc93-{n:012}");
     world.send(&change(&id(0))).is_executed(200);
@@ -227,7 +227,7 @@ fn many_are_carried_and_more_go_into_a_chunk_none_of_them_lost() {
 }
 
 #[test]
-fn what_has_lapsed_is_carried_on_no_more() {
+fn a_lapsed_tombstone_is_not_carried_on_by_the_next_record() {
     let mut world = World::new();
     for (id, acknowledged) in [("a", None), ("b", Some("a")), ("c", Some("b"))] {
         let call = post("/count").id(id).deadline_ms(world.wall_ms);
@@ -240,7 +240,7 @@ fn what_has_lapsed_is_carried_on_no_more() {
 }
 
 #[test]
-fn a_row_of_packed_tombstones_that_is_damaged_runs_nothing() {
+fn with_a_damaged_row_of_packed_tombstones_requests_are_unavailable_and_run_nothing() {
     for (place, world) in packed() {
         let mut world = world;
         let effects = world.effects();
@@ -259,7 +259,7 @@ fn a_row_of_packed_tombstones_that_is_damaged_runs_nothing() {
 }
 
 #[test]
-fn an_administrator_sees_that_it_is_there_but_no_row_of_it() {
+fn an_administrator_sees_a_packed_tombstone_in_counts_and_by_its_id_but_in_no_list() {
     everywhere(|place, world| {
         let plot = ask(&format!("/times?from={START_MS}&step=1000&count=2"));
         let tombstones = world.count().expect("a count").tombstones;
@@ -286,7 +286,7 @@ fn an_administrator_sees_that_it_is_there_but_no_row_of_it() {
 }
 
 #[test]
-fn a_deletion_of_its_record_changes_nothing() {
+fn deleting_the_record_of_a_packed_tombstone_changes_nothing() {
     everywhere(|place, world| {
         let reply = world.send(&delete_record("own", "a"));
         assert_eq!(reply.json(), json!({ "state": "acknowledged", "executed": "yes" }), "{place}");
@@ -295,7 +295,7 @@ fn a_deletion_of_its_record_changes_nothing() {
 }
 
 #[test]
-fn it_outlives_the_deletion_of_its_key_which_no_fence_could_stand_for() {
+fn a_packed_tombstone_outlives_the_deletion_of_its_key_until_it_lapses() {
     everywhere(|place, world| {
         let tombstones = world.count().expect("a count").tombstones - places(world).0;
         world.send(&delete_key("own")).is_executed(200);
@@ -317,7 +317,7 @@ fn it_outlives_the_deletion_of_its_key_which_no_fence_could_stand_for() {
 }
 
 #[test]
-fn it_outlives_a_record_that_carries_it_and_is_forgotten() {
+fn a_packed_tombstone_outlives_the_record_that_carries_it_when_that_is_forgotten() {
     everywhere(|place, world| {
         world.pass_s(1);
         world.forget(START_S + 1).expect("storage");
@@ -336,7 +336,7 @@ fn it_outlives_a_record_that_carries_it_and_is_forgotten() {
 }
 
 #[test]
-fn what_a_record_that_leaves_has_carried_wakes_the_key_when_it_has_lapsed() {
+fn the_key_is_woken_to_sweep_lapsed_tombstones_that_a_forgotten_record_had_carried() {
     let mut world = World::new();
     world.send(&change("a")).is_executed(200);
     world.send(&change("b").ack_until("a", START_MS)).is_executed(200);
@@ -353,7 +353,7 @@ fn what_a_record_that_leaves_has_carried_wakes_the_key_when_it_has_lapsed() {
 }
 
 #[test]
-fn a_key_is_woken_when_a_chunk_lapses_and_tells_that_it_left() {
+fn a_key_is_woken_when_a_chunk_lapses_and_reports_to_the_registry_that_it_left() {
     everywhere(|place, world| {
         if place != "in a chunk" {
             return;
@@ -440,7 +440,7 @@ fn acknowledge_until(ids: &[(String, i64)]) -> Call {
 }
 
 #[test]
-fn what_shares_a_chunk_lapses_when_it_should_and_no_sooner_in_the_next_object_too() {
+fn a_tombstone_does_not_lapse_early_with_others_of_its_chunk_in_the_next_object_either() {
     // The others have lapsed by then; for this one, the later instant is still a second too early.
     for s in [100, 154] {
         let mut world = World::new();
@@ -460,7 +460,7 @@ fn what_shares_a_chunk_lapses_when_it_should_and_no_sooner_in_the_next_object_to
 
 /// More chunks than a page has, both of those that are read when an object starts and of those that lapse.
 #[test]
-fn of_very_many_chunks_all_are_known_in_the_next_object_and_all_leave() {
+fn the_next_object_knows_all_of_140_chunks_and_all_of_them_leave_when_they_lapse() {
     let mut world = World::new();
     let chunks = 140;
     for chunk in 0..chunks {
@@ -483,7 +483,7 @@ fn of_very_many_chunks_all_are_known_in_the_next_object_and_all_leave() {
 }
 
 #[test]
-fn an_id_with_as_many_characters_as_a_uuid_has_bytes_is_an_id_like_any_other() {
+fn an_id_of_16_characters_is_packed_like_any_other_and_not_taken_for_a_uuid() {
     let mut world = World::new();
     let ids = ["abcdefghijklmnop", "b", "c"];
     for id in ids {
@@ -500,7 +500,7 @@ fn an_id_with_as_many_characters_as_a_uuid_has_bytes_is_an_id_like_any_other() {
 }
 
 #[test]
-fn a_uuid_takes_its_bytes_and_five_more() {
+fn a_packed_uuid_takes_21_bytes() {
     let mut world = World::new();
     let ids = [1, 2, 3].map(|n| format!("0190b5a0-7c1e-7000-8000-00000000000{n}"));
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -512,7 +512,7 @@ fn a_uuid_takes_its_bytes_and_five_more() {
 }
 
 #[test]
-fn a_tombstone_whose_commit_was_undone_does_not_end_the_one_that_came_of_it_later() {
+fn a_tombstone_whose_commit_was_undone_does_not_shorten_a_later_one_of_the_same_id() {
     let mut world = World::new();
     let ids = ["a", "b", "c"];
     for id in ids {

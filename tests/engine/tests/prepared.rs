@@ -25,7 +25,7 @@ fn again(world: &mut World, mut work: impl FnMut(&mut World, i64)) -> Vec<String
 }
 
 #[test]
-fn requests_one_by_one_and_together_prepare_nothing_again() {
+fn single_requests_and_batches_prepare_no_statement_twice() {
     let again = again(&mut World::new(), |world, round| {
         let id = |n: i64| format!("{round}-{n}");
         let deadline_ms = START_MS + (round * ROUND_S + 100) * 1000;
@@ -44,7 +44,7 @@ fn requests_one_by_one_and_together_prepare_nothing_again() {
 }
 
 #[test]
-fn requests_of_a_session_prepare_nothing_again() {
+fn requests_of_a_session_prepare_no_statement_twice() {
     let again = again(&mut World::new().in_session(), |world, round| {
         let first = 1 + round * 60;
         for seq in first..first + 4 {
@@ -62,7 +62,7 @@ fn requests_of_a_session_prepare_nothing_again() {
 }
 
 #[test]
-fn what_is_sent_and_what_is_swept_prepare_nothing_again() {
+fn sending_effects_and_sweeping_prepare_no_statement_twice() {
     let mut world = World::at("accounts/alice", Bank::default(), Config { open: true, ..Config::default() });
     let mut round = |round: i64| {
         let call = post("/accounts/alice/deposit").id(&format!("in {round}")).body(json!({ "amount": 9 }).to_string());

@@ -32,7 +32,7 @@ fn statements(world: &mut World, call: &Call) -> u64 {
 }
 
 #[test]
-fn what_is_new_and_what_came_a_moment_ago_is_not_read() {
+fn a_new_id_and_a_record_made_a_moment_ago_are_not_read_from_the_tables() {
     let mut world = world();
     let known = statements(&mut world, &change("d").deadline_ms(START_MS));
     assert_eq!(statements(&mut world, &change("e").ack_until("d", START_MS)), known);
@@ -45,7 +45,7 @@ fn what_is_new_and_what_came_a_moment_ago_is_not_read() {
 }
 
 #[test]
-fn what_was_cancelled_meanwhile_is_not_executed() {
+fn an_id_cancelled_while_records_are_in_memory_is_not_executed() {
     let mut world = world();
     let effects = world.effects();
     assert_eq!(world.send(&cancel("own", "d")).only("semel-status"), "executed");
@@ -54,7 +54,7 @@ fn what_was_cancelled_meanwhile_is_not_executed() {
 }
 
 #[test]
-fn what_was_swept_meanwhile_is_known_to_be_gone() {
+fn an_acknowledgement_of_a_record_that_was_swept_does_not_fail_its_request() {
     let mut world = World::with(|config| config.retention_s = 1_000);
     for id in ["a", "b", "c"] {
         world.send(&change(id).first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
@@ -66,7 +66,7 @@ fn what_was_swept_meanwhile_is_known_to_be_gone() {
 }
 
 #[test]
-fn what_an_administrator_has_deleted_is_told_as_it_is() {
+fn a_record_or_key_deleted_by_an_administrator_is_not_answered_from_memory() {
     let mut world = world();
     world.send(&admin::delete_record("own", "c")).is_executed(200);
     assert_eq!(world.send(&change("c")).only("semel-status"), "outcome-expired");
@@ -76,7 +76,7 @@ fn what_an_administrator_has_deleted_is_told_as_it_is() {
 }
 
 #[test]
-fn what_the_tables_know_and_memory_does_not_is_never_executed_again() {
+fn a_record_that_memory_does_not_know_is_never_executed_again() {
     // The tables are changed so that memory is wrong; the engine never does this.
     let ways: [fn(&mut World) -> String; 3] = [
         |world| world.send(&change("x")).only("semel-status").to_owned(),
@@ -124,7 +124,7 @@ impl Handler for Both {
 }
 
 #[test]
-fn what_the_tables_know_and_memory_does_not_is_never_sent_again_to_where_it_is_executed() {
+fn a_record_that_memory_does_not_know_is_never_sent_to_the_upstream_again() {
     let handler = Both(Elsewhere::new(Policy::Report), Counter::default());
     let mut world = World::of(handler, Config { open: true, ..Config::default() });
     let order = post("/elsewhere").id("a");
@@ -140,7 +140,7 @@ fn what_the_tables_know_and_memory_does_not_is_never_sent_again_to_where_it_is_e
 }
 
 #[test]
-fn what_memory_knows_and_the_tables_do_not_takes_no_record_with_it() {
+fn acknowledging_a_record_that_only_memory_knows_is_unavailable_and_runs_nothing() {
     let mut world = world();
     world.database.tamper("DELETE FROM semel_records WHERE id = 'b'");
     let effects = world.effects();
@@ -152,7 +152,7 @@ fn what_memory_knows_and_the_tables_do_not_takes_no_record_with_it() {
 }
 
 #[test]
-fn ids_in_any_order_and_more_than_are_kept_are_executed_once_each() {
+fn more_ids_than_memory_keeps_in_any_order_are_executed_once_each() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut world = World::new();
     let mut times = BTreeMap::new();
@@ -178,7 +178,7 @@ fn ids_in_any_order_and_more_than_are_kept_are_executed_once_each() {
 
 /// Ids go that are before all that the tables were asked for: of those between nothing is known.
 #[test]
-fn what_is_no_longer_known_of_the_lowest_ids_makes_none_above_them_new() {
+fn dropping_the_lowest_ids_from_memory_makes_no_recorded_id_above_them_new() {
     let mut world = World::new();
     let late = |n: usize| change(&format!("z-{n:03}"));
     let first: Vec<_> = (0..100).map(|n| world.send(&late(n))).collect();

@@ -77,7 +77,7 @@ fn all_orders_list_each_key_once_over_all_pages_and_shards() {
 }
 
 #[test]
-fn a_late_report_changes_nothing_and_a_deleted_key_leaves() {
+fn a_late_report_changes_nothing_in_the_registry_and_a_deleted_key_leaves_it() {
     let databases = [Database::new()];
     let shard = Shard::new(&databases[0], 0);
     shard.report(&report("a", START_MS), START_MS).unwrap();
@@ -102,7 +102,7 @@ const FEW: [Few; 2] = [
 ];
 
 #[test]
-fn what_few_keys_have_is_as_they_told_last_and_goes_with_them() {
+fn counts_in_doubt_and_parked_are_those_of_the_latest_report_and_leave_with_their_key() {
     for (saying, query, member) in FEW {
         let database = Database::new();
         let shard = Shard::new(&database, 0);
@@ -127,7 +127,7 @@ fn what_few_keys_have_is_as_they_told_last_and_goes_with_them() {
 }
 
 #[test]
-fn a_shard_of_an_earlier_build_lists_and_takes_what_few_keys_have() {
+fn a_shard_of_an_earlier_build_lists_keys_and_takes_counts_in_doubt_and_parked() {
     let earlier = ["DROP TRIGGER refusals_gone; DROP TABLE refusals", "DROP TRIGGER doubts_gone; DROP TABLE doubts"];
     for (saying, query, member) in FEW {
         let database = Database::new();
@@ -160,7 +160,7 @@ fn a_shard_of_another_number_or_another_count_is_refused() {
 }
 
 #[test]
-fn a_report_of_before_a_key_was_taken_out_lists_it_no_more_and_one_of_after_does() {
+fn a_report_from_before_a_key_was_unlisted_does_not_list_it_and_a_later_one_does() {
     let database = Database::new();
     let shard = Shard::new(&database, 0);
     let lists = |report: &Report, now_ms: i64| {
@@ -204,7 +204,7 @@ fn a_crash_at_any_statement_of_a_report_leaves_it_whole_or_not_there() {
 
 /// A key's clock may have been put back since its last report. It reports again until the list shows the report.
 #[test]
-fn whom_the_list_shows_though_it_is_gone_or_does_not_though_it_is_there_is_told_so() {
+fn a_key_is_told_if_the_registry_ignored_its_report_because_of_a_later_one() {
     let database = Database::new();
     let shard = Shard::new(&database, 0);
     shard.visit(1, START_S).unwrap();
@@ -219,7 +219,7 @@ fn whom_the_list_shows_though_it_is_gone_or_does_not_though_it_is_there_is_told_
 }
 
 #[test]
-fn a_shard_that_no_key_has_told_anything_lists_none_and_stays_untouched() {
+fn a_shard_without_any_report_lists_no_keys_and_creates_no_tables() {
     let databases = [Database::new()];
     assert_eq!(listed(&databases, "limit=1"), json!({ "keys": [], "next": null, "total": 0 }));
     assert_eq!(databases[0].tables(), Vec::<String>::new());

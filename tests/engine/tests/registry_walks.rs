@@ -40,7 +40,7 @@ fn work(database: &Database, visit: impl Fn(&str, usize) -> Tried) -> (Progress,
 }
 
 #[test]
-fn a_walk_visits_each_key_once_and_what_fails_again_until_it_is_done() {
+fn a_walk_visits_each_key_once_and_a_failed_or_unfinished_one_again_until_it_is_done() {
     let database = shard_of(300);
     let (progress, visits) = work(&database, |key, visit| match key {
         "key-0007" if visit < 4 => Tried::Failed,
@@ -54,7 +54,7 @@ fn a_walk_visits_each_key_once_and_what_fails_again_until_it_is_done() {
 }
 
 #[test]
-fn a_key_that_fails_is_named_and_holds_up_no_other() {
+fn a_key_that_fails_is_named_in_the_progress_and_tried_again_only_after_all_others() {
     let database = shard_of(100);
     let shard = Shard::new(&database, 0);
     let mut seen = 0;
@@ -78,7 +78,7 @@ fn a_key_that_fails_is_named_and_holds_up_no_other() {
 }
 
 #[test]
-fn keys_that_fail_each_time_hold_up_none_that_was_tried_less_often() {
+fn keys_that_always_fail_do_not_hold_up_keys_that_were_tried_less_often() {
     let database = shard_of(20);
     let shard = Shard::new(&database, 0);
     let mut tried_once = BTreeSet::new();
@@ -95,7 +95,7 @@ fn keys_that_fail_each_time_hold_up_none_that_was_tried_less_often() {
 }
 
 #[test]
-fn a_job_ends_with_the_deletion_of_the_key_that_it_could_not_visit() {
+fn a_job_ends_when_the_key_that_it_could_not_visit_is_deleted() {
     let database = shard_of(2);
     let shard = Shard::new(&database, 0);
     let step = || {
@@ -117,7 +117,7 @@ fn a_job_ends_with_the_deletion_of_the_key_that_it_could_not_visit() {
 }
 
 #[test]
-fn a_step_that_two_took_counts_once() {
+fn a_step_of_a_walk_that_is_taken_twice_counts_once() {
     let database = shard_of(100);
     let shard = Shard::new(&database, 0);
     let step = shard.visit(1, START_S).unwrap();
@@ -131,7 +131,7 @@ fn a_step_that_two_took_counts_once() {
 }
 
 #[test]
-fn who_registers_once_a_job_has_begun_is_told_the_furthest_of_all() {
+fn a_key_that_reports_after_jobs_have_begun_is_told_the_latest_instant_to_forget() {
     let database = shard_of(1);
     let shard = Shard::new(&database, 0);
     assert_eq!(shard.report(&report("b", START_MS), START_MS), Ok(Some(0)));
@@ -141,7 +141,7 @@ fn who_registers_once_a_job_has_begun_is_told_the_furthest_of_all() {
 }
 
 #[test]
-fn two_jobs_are_both_done() {
+fn two_jobs_that_walk_in_turns_are_both_done() {
     let database = shard_of(70);
     let shard = Shard::new(&database, 0);
     let mut done = [false, false];
@@ -156,7 +156,7 @@ fn two_jobs_are_both_done() {
 }
 
 #[test]
-fn of_jobs_that_are_done_a_shard_keeps_the_last_hundred() {
+fn a_shard_keeps_the_last_100_finished_jobs() {
     let database = shard_of(1);
     let shard = Shard::new(&database, 0);
     for job in 1..=150 {
@@ -170,7 +170,7 @@ fn of_jobs_that_are_done_a_shard_keeps_the_last_hundred() {
 }
 
 #[test]
-fn the_name_of_a_deleted_key_is_in_no_table_once_no_job_walks() {
+fn the_name_of_a_deleted_key_is_in_no_table_once_no_job_is_walking() {
     const NAME: &str = "users/zoe@example.com";
     let gone = |at: i64| Report { is_listed: false, ..report(NAME, at) };
     for is_deleted_meanwhile in [true, false] {
@@ -202,7 +202,7 @@ fn as_before(database: &Database) {
 }
 
 #[test]
-fn a_shard_of_an_earlier_build_loses_the_names_that_its_jobs_kept_and_counts_on() {
+fn a_shard_of_an_earlier_build_loses_key_names_in_old_jobs_and_keeps_its_progress() {
     let database = shard_of(30);
     let shard = Shard::new(&database, 0);
     work(&database, |_, _| Tried::Done);
@@ -231,7 +231,7 @@ fn a_shard_of_an_earlier_build_loses_the_names_that_its_jobs_kept_and_counts_on(
 }
 
 #[test]
-fn a_job_of_an_earlier_build_that_is_put_back_is_done() {
+fn a_job_that_an_earlier_build_began_is_finished() {
     let database = shard_of(20);
     // That build doesn't know how many keys there were.
     database.tamper(&format!("INSERT INTO jobs VALUES (1, {START_S}, 'key-0003', 0, 4)"));
@@ -240,7 +240,7 @@ fn a_job_of_an_earlier_build_that_is_put_back_is_done() {
 }
 
 #[test]
-fn the_keys_of_a_job_are_never_fewer_than_were_visited_and_exact_in_the_end() {
+fn a_jobs_number_of_keys_is_never_below_those_visited_and_is_exact_in_the_end() {
     let database = shard_of(40);
     let shard = Shard::new(&database, 0);
     let step = || {
@@ -296,7 +296,7 @@ fn work_among(count: u32, body: impl FnOnce(&Shard<'_>)) -> u64 {
 }
 
 #[test]
-fn a_step_of_a_job_costs_no_more_where_there_are_more_keys() {
+fn a_step_of_a_job_costs_no_more_with_10_000_keys_than_with_100() {
     let step = |shard: &Shard<'_>| {
         let visit = shard.visit(8, START_S).unwrap();
         assert_eq!(visit.keys.len(), 8);
@@ -307,7 +307,7 @@ fn a_step_of_a_job_costs_no_more_where_there_are_more_keys() {
 }
 
 #[test]
-fn a_deletion_costs_no_more_where_more_keys_have_yet_to_be_told() {
+fn the_deletion_of_a_key_costs_no_more_if_10_000_keys_are_left_to_visit_than_if_100_are() {
     let delete = |shard: &Shard<'_>| {
         let gone = Report { is_listed: false, ..report("key-50", START_MS) };
         shard.report(&gone, START_MS).unwrap();

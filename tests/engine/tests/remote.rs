@@ -8,7 +8,7 @@ use semel_support::{Call, START_MS, START_S, World, acknowledge, get, look_up, p
 use serde_json::json;
 
 #[test]
-fn a_start_is_recorded_before_its_call_and_the_outcome_over_it() {
+fn the_start_of_a_remote_request_is_recorded_before_its_call_and_replaced_by_the_outcome() {
     let mut world = resend();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -24,7 +24,7 @@ fn a_start_is_recorded_before_its_call_and_the_outcome_over_it() {
 }
 
 #[test]
-fn what_the_handler_writes_is_undone() {
+fn what_the_handler_writes_for_a_remote_request_is_undone() {
     let mut world = resend();
     let sent = dispatched(&mut world, &order("a"), 1);
     world.settle(&order("a"), &sent, answered(200, ""));
@@ -32,7 +32,7 @@ fn what_the_handler_writes_is_undone() {
 }
 
 #[test]
-fn no_answer_that_is_no_outcome_is_recorded() {
+fn an_upstreams_3xx_or_5xx_answer_is_not_recorded_and_a_404_is() {
     for status in [301, 304, 500, 502, 503, 599] {
         let mut world = resend();
         let call = order("a");
@@ -61,7 +61,7 @@ fn an_attempt_that_waits_for_a_call_is_counted_once() {
 }
 
 #[test]
-fn who_waits_for_anothers_call_is_judged_in_the_order_of_checks() {
+fn an_attempt_that_waits_for_another_call_is_judged_in_the_order_of_checks() {
     let mut world = resend();
     let sent = dispatched(&mut world, &order("a"), 1);
     let late = |call: Call| call.deadline_ms(START_MS - 1);
@@ -83,7 +83,7 @@ fn who_waits_for_anothers_call_is_judged_in_the_order_of_checks() {
 }
 
 #[test]
-fn what_the_fence_refuses_while_anothers_call_is_under_way_is_refused_for_good() {
+fn a_fence_that_refuses_a_waiting_attempt_is_kept_and_refuses_it_after_a_restart() {
     let mut world = resend();
     dispatched(&mut world, &order("a"), 1);
     world.pass_s(1001);
@@ -95,7 +95,7 @@ fn what_the_fence_refuses_while_anothers_call_is_under_way_is_refused_for_good()
 }
 
 #[test]
-fn what_the_handler_had_not_said_that_it_would_is_not_sent() {
+fn a_request_that_the_handler_did_not_declare_as_remote_is_rolled_back_and_not_sent() {
     let mut world = resend();
     world.handler.says_so.set(false);
     is_told(&mut world, &order("a"), 500, "rolled-back", "no", "same-id");
@@ -104,7 +104,7 @@ fn what_the_handler_had_not_said_that_it_would_is_not_sent() {
 }
 
 #[test]
-fn what_was_surely_not_sent_is_as_if_it_never_came() {
+fn a_call_that_was_surely_not_sent_leaves_no_record_and_can_be_made_again() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -116,7 +116,7 @@ fn what_was_surely_not_sent_is_as_if_it_never_came() {
 }
 
 #[test]
-fn an_answer_to_a_call_before_the_last_changes_nothing() {
+fn the_answer_to_an_earlier_call_than_the_last_changes_nothing() {
     let mut world = resend();
     let call = order("a");
     let first = dispatched(&mut world, &call, 1);
@@ -127,7 +127,7 @@ fn an_answer_to_a_call_before_the_last_changes_nothing() {
 }
 
 #[test]
-fn a_read_is_nobodys_turn_and_the_engine_has_only_what_came_along() {
+fn the_engine_runs_no_remote_read_and_only_applies_the_acknowledgements_that_come_with_it() {
     let mut world = resend();
     let call = get("/orders");
     world.send(&call).is_problem(503, "unavailable", "unknown", "same-id");
@@ -141,7 +141,7 @@ fn a_read_is_nobodys_turn_and_the_engine_has_only_what_came_along() {
 }
 
 #[test]
-fn a_read_goes_to_no_object_but_with_what_it_acknowledges() {
+fn the_router_sends_a_remote_read_to_the_upstream_and_only_its_acknowledgements_to_the_key() {
     let world = resend();
     let elsewhere = |call: &Call| match world.route(call) {
         Route::Elsewhere { key, acknowledges, .. } => (key.as_str().to_owned(), acknowledges),
@@ -161,7 +161,7 @@ fn a_read_goes_to_no_object_but_with_what_it_acknowledges() {
 }
 
 #[test]
-fn what_came_of_a_read_is_told_as_it_is_or_as_no_answer() {
+fn a_remote_read_gets_the_upstreams_answer_or_unavailable_or_upstream_unreachable() {
     let told = read(answered(200, "all"));
     assert_eq!((told.status, told.headers.get("semel-status"), told.body.as_slice()), (200, Some("read"), &b"all"[..]));
     for (ended, code) in
@@ -172,7 +172,7 @@ fn what_came_of_a_read_is_told_as_it_is_or_as_no_answer() {
 }
 
 #[test]
-fn it_has_no_place_in_a_batch_or_a_session() {
+fn a_remote_request_in_a_batch_or_a_session_is_key_invalid() {
     let mut world = resend();
     let element = json!({ "id": "a", "firstSent": START_S, "method": "POST", "path": "/orders", "body": "one" });
     let answers = world.batch(&json!([element])).expect("answers");
@@ -230,7 +230,7 @@ fn later(world: &mut World<Elsewhere>, seconds: i64) {
 }
 
 #[test]
-fn an_attempt_that_is_answered_while_anothers_call_is_under_way_is_seen() {
+fn a_replay_to_an_attempt_without_a_deadline_during_another_call_unbounds_the_tombstone() {
     let mut world = resend();
     let deadline_ms = START_MS + 30_000;
     let call = post("/orders").id("a").first_sent_s(START_S).deadline_ms(deadline_ms).body("one");
@@ -249,7 +249,7 @@ fn an_attempt_that_is_answered_while_anothers_call_is_under_way_is_seen() {
 }
 
 #[test]
-fn what_is_acknowledged_outlives_an_attempt_that_is_answered_while_anothers_call_is_under_way() {
+fn a_tombstone_outlives_the_later_deadline_of_an_attempt_answered_during_another_call() {
     let mut world = resend();
     let attempt = |deadline_ms: i64| post("/orders").id("a").first_sent_s(START_S).deadline_ms(deadline_ms).body("one");
     let call = attempt(START_MS + 1_000);
@@ -266,7 +266,7 @@ fn what_is_acknowledged_outlives_an_attempt_that_is_answered_while_anothers_call
 }
 
 #[test]
-fn what_is_sent_elsewhere_is_in_no_commit_with_others() {
+fn remote_requests_are_not_committed_in_a_group() {
     let mut world = resend();
     assert!(world.group(&[order("a"), order("b")]).is_none(), "each by itself");
     assert_eq!((world.take_call(), world.row("a", "state")), (None, None));
@@ -275,7 +275,7 @@ fn what_is_sent_elsewhere_is_in_no_commit_with_others() {
 
 /// The row that is gone had the clock.
 #[test]
-fn the_clock_does_not_go_back_behind_what_could_not_be_sent() {
+fn the_clock_of_a_key_does_not_go_back_behind_a_call_that_could_not_be_sent() {
     let mut world = resend();
     world.pass_s(50);
     let sent = dispatched(&mut world, &order("a"), 1);

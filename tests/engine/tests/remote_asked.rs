@@ -8,7 +8,7 @@ use semel_support::{World, cancel, get, look_up, post};
 use serde_json::json;
 
 #[test]
-fn nobody_else_learns_of_it_and_nothing_else_runs_under_its_id() {
+fn another_principal_or_body_under_the_id_of_a_call_under_way_is_a_mismatch() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     dispatched(&mut world, &call, 1);
@@ -18,7 +18,7 @@ fn nobody_else_learns_of_it_and_nothing_else_runs_under_its_id() {
 }
 
 #[test]
-fn it_is_neither_cancelled_nor_unseen() {
+fn a_request_under_way_is_in_flight_to_a_cancellation_and_a_look_up() {
     let mut world = resend();
     dispatched(&mut world, &order("a"), 1);
     is_told(&mut world, &cancel("c", "a"), 409, "in-flight", "unknown", "same-id");
@@ -28,7 +28,7 @@ fn it_is_neither_cancelled_nor_unseen() {
 
 /// Otherwise a look-up or a cancellation would be told for ever that the request is under way.
 #[test]
-fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
+fn a_look_up_and_a_cancellation_get_the_same_answer_in_doubt_as_the_last_attempt_got() {
     #[track_caller]
     fn is_known(world: &mut World<Elsewhere>, n: u8, code: &str, retry: &str) {
         is_told(world, &look_up("a"), 409, code, "unknown", retry);
@@ -67,7 +67,7 @@ fn what_an_attempt_was_told_of_it_is_told_to_who_looks_it_up_or_cancels_it() {
 
 /// Nobody runs the request any more, and no attempt may ever come. A look-up is told what an attempt would be told.
 #[test]
-fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
+fn after_a_restart_a_look_up_of_a_started_call_gets_what_an_attempt_would_get() {
     let call = order("a");
     let mut world = remote(Policy::Report);
     dispatched(&mut world, &call, 1);
@@ -99,7 +99,7 @@ fn a_start_that_nobody_runs_any_more_is_no_longer_told_to_be_under_way() {
 
 /// While the request is under way it may still get its outcome, whatever becomes of the engine and whoever reads meanwhile.
 #[test]
-fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
+fn a_look_up_is_in_flight_while_its_own_call_is_under_way_over_failures_and_restarts() {
     let call = order("a");
     let mut world = remote(Policy::Report);
     let sent = dispatched(&mut world, &call, 1);
@@ -130,7 +130,7 @@ fn what_is_under_way_is_told_so_for_as_long_as_it_is() {
 
 /// The request has left, so nobody may be told that it never runs.
 #[test]
-fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
+fn a_call_under_way_can_not_be_cancelled_even_after_its_key_was_deleted() {
     for (without, by) in [(false, "client"), (true, "client"), (false, "administrator")] {
         let mut world = resend();
         let call = if without { post("/orders").id("a").body("one") } else { order("a") };
@@ -149,7 +149,7 @@ fn what_is_under_way_is_not_cancelled_though_its_key_was_deleted() {
 
 /// The request has left, so nobody is told that it did not run.
 #[test]
-fn what_is_under_way_is_told_so_to_who_sends_it_again_though_its_key_was_deleted() {
+fn a_retry_of_a_call_under_way_is_in_flight_even_after_its_key_was_deleted() {
     let mut world = resend();
     let call = post("/orders").id("a").body("one");
     let sent = dispatched(&mut world, &call, 1);
@@ -162,7 +162,7 @@ fn what_is_under_way_is_told_so_to_who_sends_it_again_though_its_key_was_deleted
 
 /// A row of an earlier version has no instant, or says that somebody was told.
 #[test]
-fn what_an_older_version_has_left_in_doubt_is_told_as_it_was() {
+fn a_request_that_an_older_version_left_in_doubt_is_answered_as_that_version_stored_it() {
     for (stored, code, retry) in [("NULL", "in-flight", "same-id"), ("2", "outcome-unknown", "never")] {
         let mut world = remote(Policy::Report);
         dispatched(&mut world, &order("a"), 1);

@@ -170,7 +170,7 @@ impl Run {
 }
 
 #[test]
-fn whatever_its_route_says_since_it_has_its_effect_once_at_most() {
+fn a_remote_request_has_its_effect_at_most_once_under_random_faults_and_route_changes() {
     for seed in 0..SEEDS {
         let mut run = Run::new(seed);
         for _ in 0..STEPS {

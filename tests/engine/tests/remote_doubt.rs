@@ -10,7 +10,7 @@ use semel_support::elsewhere::{
 use semel_support::{Call, START_MS, START_S, World, acknowledge, look_up, post};
 
 #[test]
-fn what_has_no_answer_stays_in_doubt_until_it_is_resolved() {
+fn with_policy_report_a_call_without_an_answer_is_outcome_unknown_even_after_a_restart() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -21,7 +21,7 @@ fn what_has_no_answer_stays_in_doubt_until_it_is_resolved() {
 }
 
 #[test]
-fn a_start_that_is_found_is_in_doubt() {
+fn a_start_found_after_a_restart_is_outcome_unknown_by_report_and_sent_again_by_resend() {
     for (policy, sends) in [(Policy::Report, false), (Policy::Resend { dedup_s: 60 }, true)] {
         let mut world = remote(policy);
         let call = order("a");
@@ -40,7 +40,7 @@ const NOT_OF_THE_FIRST: [u16; 14] = [401, 403, 404, 405, 407, 408, 409, 410, 412
 /// The answer of a login, of a limit, or of a proxy without a route while the service behind it starts; or the service's word
 /// that the first request is still being executed or left nothing to do. None of them is the answer to the first request.
 #[test]
-fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids() {
+fn a_status_that_may_not_answer_the_first_request_is_no_outcome_of_a_resent_one() {
     for status in NOT_OF_THE_FIRST {
         let mut world = resend();
         let call = order("a");
@@ -70,7 +70,7 @@ fn what_is_sent_again_has_no_outcome_from_who_may_stand_before_the_memory_of_ids
 
 /// Some services say by 422 that the first request is still being executed; from others, a 422 is an outcome.
 #[test]
-fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
+fn a_422_with_transient_error_or_retry_after_is_no_outcome_of_a_resent_request() {
     for (status, name, value, passes) in [
         (422, "transient-error", "true", true),
         (422, "retry-after", "1", true),
@@ -96,7 +96,7 @@ fn what_is_sent_again_has_no_outcome_from_who_says_that_it_will_pass() {
 
 /// The service means it, each time.
 #[test]
-fn what_is_answered_so_whenever_it_is_sent_again_stays_in_doubt_and_is_unknown_in_the_end() {
+fn a_resent_request_that_only_gets_404_is_outcome_unknown_once_its_window_is_over() {
     let mut world = resend();
     let call = order("a");
     let first = dispatched(&mut world, &call, 1);
@@ -112,7 +112,7 @@ fn what_is_answered_so_whenever_it_is_sent_again_stays_in_doubt_and_is_unknown_i
 
 /// A probe has proven that the first request left nothing, so the answer to the second one is the first answer.
 #[test]
-fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
+fn a_request_sent_again_after_a_probe_takes_404_409_and_412_as_its_outcome() {
     for status in [404, 409, 412] {
         let mut world = probe();
         let call = order("a");
@@ -128,7 +128,7 @@ fn what_is_sent_again_after_a_probe_has_the_outcome_of_whoever_answers() {
 }
 
 #[test]
-fn after_a_crash_the_handler_is_not_asked_for_what_is_in_doubt() {
+fn on_an_attempt_whose_handler_crashed_a_request_in_doubt_is_in_flight_and_not_sent() {
     let mut world = resend();
     dispatched(&mut world, &order("a"), 1);
     world.restart();
@@ -138,7 +138,7 @@ fn after_a_crash_the_handler_is_not_asked_for_what_is_in_doubt() {
 }
 
 #[test]
-fn a_handler_whose_tables_can_not_be_brought_up_to_date_gives_nothing_up_that_is_in_doubt() {
+fn a_failing_migration_gives_up_no_request_in_doubt() {
     let mut world = resend();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -151,7 +151,7 @@ fn a_handler_whose_tables_can_not_be_brought_up_to_date_gives_nothing_up_that_is
 }
 
 #[test]
-fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
+fn a_request_is_resent_only_while_the_upstream_knows_its_id_counted_from_the_first_time() {
     let mut world = resend();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -168,7 +168,7 @@ fn what_is_resent_is_resent_only_while_the_other_side_knows_it() {
 /// The service may not have known ids then, or may not be one that can be asked; and a client that was told so may have acted on
 /// it.
 #[test]
-fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
+fn a_request_sent_under_report_stays_outcome_unknown_under_a_later_policy() {
     for policy in
         [Policy::Resend { dedup_s: 600 }, Policy::Probe { path: "/orders/1".to_owned(), timeout_s: 20, settle_s: 30 }]
     {
@@ -190,7 +190,7 @@ fn what_was_sent_to_be_reported_is_so_whatever_its_route_says_since() {
 
 /// The handler no longer decides what becomes of the request, and whatever would run here must not run for it.
 #[test]
-fn what_is_in_doubt_is_given_up_where_its_route_is_executed_here_since_and_the_handler_is_not_asked() {
+fn a_request_in_doubt_whose_route_is_now_local_is_outcome_unknown_and_runs_no_handler() {
     for mut world in [resend(), probe()] {
         in_doubt(&mut world, "a");
         world.handler.says_so.set(false);
@@ -201,7 +201,7 @@ fn what_is_in_doubt_is_given_up_where_its_route_is_executed_here_since_and_the_h
 }
 
 #[test]
-fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
+fn a_request_is_resent_for_the_shorter_of_the_old_and_the_new_deduplication_window() {
     let mut world = resend();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -224,7 +224,7 @@ fn what_was_sent_where_ids_were_known_for_less_is_sent_again_for_no_longer() {
 
 /// Nobody knows whether the service knew the id then.
 #[test]
-fn what_was_sent_to_be_probed_for_is_not_sent_again_because_ids_are_known_since() {
+fn a_request_sent_under_probe_is_not_resent_under_a_later_resend_policy() {
     let mut world = probe();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -241,7 +241,7 @@ fn what_was_sent_to_be_probed_for_is_not_sent_again_because_ids_are_known_since(
 
 /// The call may have been under way for longer than is set now, and only the earlier service knew its id.
 #[test]
-fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be_found_so() {
+fn a_request_sent_under_resend_may_be_found_by_a_later_probe_but_is_not_sent_again() {
     let mut world = resend();
     for id in ["a", "b"] {
         dispatched(&mut world, &order(id), 1);
@@ -262,7 +262,7 @@ fn what_was_to_be_sent_again_is_not_because_it_can_be_asked_for_since_but_may_be
 
 /// The new service doesn't know the id, and that it has nothing proves nothing about the place where the request was sent.
 #[test]
-fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_sent_again_nor_asked_for() {
+fn a_request_whose_upstream_has_changed_is_neither_resent_nor_probed_for() {
     for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
         let mut world = remote(policy.clone());
         in_doubt(&mut world, "a");
@@ -288,7 +288,7 @@ fn what_was_sent_elsewhere_or_is_asked_for_by_something_else_since_is_neither_se
 
 /// Earlier versions did not keep where a request was sent: it is treated as they did.
 #[test]
-fn what_a_version_before_has_sent_is_sent_again_and_asked_for_as_it_was() {
+fn a_request_of_a_version_that_kept_no_upstream_is_still_resent_or_probed_for() {
     for policy in [Policy::Resend { dedup_s: 600 }, probe_of(20, 30)] {
         let mut world = remote(policy.clone());
         in_doubt(&mut world, "a");
@@ -302,7 +302,7 @@ fn what_a_version_before_has_sent_is_sent_again_and_asked_for_as_it_was() {
 
 /// A probe asks at another address than that of the request anyway, so it doesn't matter where that was sent.
 #[test]
-fn what_was_to_be_sent_again_may_be_found_wherever_it_is_asked_for_since() {
+fn a_request_sent_under_resend_may_be_found_by_a_probe_of_another_upstream() {
     let mut world = resend();
     in_doubt(&mut world, "a");
     *world.handler.policy.borrow_mut() = probe_of(5, 6);
@@ -323,7 +323,7 @@ fn probe_of(timeout_s: i64, settle_s: i64) -> Policy {
 
 /// The call may be under way for as long as was set then. If more is set now, it is known that it may need that.
 #[test]
-fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_than_is_set_now() {
+fn a_404_to_a_probe_proves_nothing_before_the_longer_of_the_old_and_the_new_times() {
     for (before, after, lasted_s, needs_s) in [
         ((20, 30), (5, 6), None, 30),
         ((20, 30), (5, 60), None, 60),
@@ -351,7 +351,7 @@ fn that_nothing_is_found_proves_nothing_sooner_than_was_set_as_it_was_sent_nor_t
 }
 
 #[test]
-fn a_late_attempt_sends_nothing_and_does_not_say_that_it_did_not_run() {
+fn a_late_attempt_of_a_request_in_doubt_sends_nothing_and_is_in_flight() {
     let mut world = resend();
     let call = order("a").deadline_ms(START_MS + 1000);
     dispatched(&mut world, &call, 1);
@@ -361,7 +361,7 @@ fn a_late_attempt_sends_nothing_and_does_not_say_that_it_did_not_run() {
 }
 
 #[test]
-fn a_probe_that_finds_it_is_the_outcome() {
+fn a_probe_that_finds_the_effect_gives_the_outcome() {
     let mut world = probe();
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -375,7 +375,7 @@ fn a_probe_that_finds_it_is_the_outcome() {
 }
 
 #[test]
-fn that_nothing_is_found_proves_nothing_too_early() {
+fn a_404_to_a_probe_proves_nothing_before_the_settle_time_and_then_the_request_is_resent() {
     let mut world = probe();
     let call = order("a");
     let first = dispatched(&mut world, &call, 1);
@@ -415,7 +415,7 @@ fn sent_again_after(world: &mut World<Elsewhere>, call: &Call, needs_ms: i64, of
 
 /// It counts from the last time, not the first.
 #[test]
-fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
+fn the_settle_time_of_a_probe_counts_from_the_last_time_that_the_request_was_sent() {
     let mut world = probe();
     let call = order("a");
     let mut sent = dispatched(&mut world, &call, 1);
@@ -429,7 +429,7 @@ fn that_nothing_is_found_of_what_was_sent_again_proves_nothing_too_early() {
 /// If the process stood still, the service has lost its caller only now. If the clock went ahead, it has not lost it for as long
 /// as the clock says.
 #[test]
-fn that_nothing_is_found_proves_nothing_soon_after_a_call_that_lasted_for_too_long() {
+fn after_a_long_call_a_404_to_a_probe_proves_nothing_before_ten_more_seconds() {
     for (lasted_s, needs_ms) in [(1, 29_000), (20, 10_000), (25, 10_000), (60, 10_000)] {
         let mut world = probe();
         let call = order("a");
@@ -472,7 +472,7 @@ fn a_probe_for_a_late_attempt_sends_nothing() {
 }
 
 #[test]
-fn what_was_sent_before_is_in_doubt_though_it_can_not_be_sent_again() {
+fn a_resend_that_surely_did_not_leave_keeps_the_request_in_doubt() {
     let mut world = resend();
     let call = order("a");
     dispatched(&mut world, &call, 1);
@@ -482,7 +482,7 @@ fn what_was_sent_before_is_in_doubt_though_it_can_not_be_sent_again() {
 }
 
 #[test]
-fn what_is_in_doubt_never_leaves_by_itself() {
+fn a_request_in_doubt_is_not_removed_by_an_acknowledgement_a_forget_or_the_sweep() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     dispatched(&mut world, &call, 1);
@@ -500,7 +500,7 @@ fn what_is_in_doubt_never_leaves_by_itself() {
 }
 
 #[test]
-fn what_is_in_doubt_for_longer_than_anything_is_kept_is_due_at_no_start() {
+fn a_request_in_doubt_for_longer_than_the_retention_wakes_no_sweep() {
     for is_counted in [false, true] {
         let mut world = remote(Policy::Report);
         in_doubt(&mut world, "a");

@@ -8,7 +8,7 @@ use semel_support::{START_MS, look_up, post};
 use serde_json::json;
 
 #[test]
-fn an_administrator_settles_what_is_in_doubt() {
+fn an_administrator_settles_a_request_in_doubt_as_executed_or_not() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     let yes = r#"{"executed":"yes","outcome":{"status":201,"headers":{"X-By":"hand"},"body":"made"}}"#;
@@ -39,7 +39,7 @@ fn an_administrator_settles_what_is_in_doubt() {
 
 /// The request may still have its effect, so nobody may say that it did not run; and it may get another outcome.
 #[test]
-fn what_is_under_way_is_not_settled_by_an_administrator() {
+fn an_administrator_can_not_settle_a_request_under_way() {
     for body in [r#"{"executed":"no"}"#, r#"{"executed":"yes","outcome":{"status":201}}"#] {
         let mut world = probe();
         in_doubt(&mut world, "b");
@@ -66,7 +66,7 @@ fn what_is_under_way_is_not_settled_by_an_administrator() {
 }
 
 #[test]
-fn an_answer_that_comes_after_that_changes_nothing() {
+fn a_late_answer_does_not_change_the_outcome_that_an_administrator_settled() {
     let mut world = remote(Policy::Report);
     let call = order("a");
     let sent = dispatched(&mut world, &call, 1);
@@ -79,7 +79,7 @@ fn an_answer_that_comes_after_that_changes_nothing() {
 }
 
 #[test]
-fn what_was_deleted_meanwhile_is_not_sent_again() {
+fn a_request_whose_record_or_key_was_deleted_under_way_is_not_sent_again() {
     for deletion in [delete_record("d", "a"), delete_key("d")] {
         let mut world = resend();
         let call = order("a");
@@ -94,7 +94,7 @@ fn what_was_deleted_meanwhile_is_not_sent_again() {
 }
 
 #[test]
-fn an_administrator_sees_what_is_in_doubt() {
+fn an_administrator_sees_a_request_in_doubt_with_executed_unknown() {
     let mut world = remote(Policy::Report);
     dispatched(&mut world, &order("a"), 1);
     let shown = world.send(&ask("/records/a")).json();
@@ -104,7 +104,7 @@ fn an_administrator_sees_what_is_in_doubt() {
 }
 
 #[test]
-fn what_is_deleted_while_it_is_in_doubt_stays_unknown() {
+fn a_request_deleted_in_doubt_is_outcome_expired_with_executed_unknown() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     assert_eq!(world.send(&delete_record("d", "a")).json()["executed"], "unknown");
@@ -113,7 +113,7 @@ fn what_is_deleted_while_it_is_in_doubt_stays_unknown() {
 
 /// For a whole retention, its client is told that it never runs, or its outcome, as for any request that is settled then.
 #[test]
-fn what_an_administrator_says_lasts_for_a_retention_from_then_on() {
+fn a_request_settled_by_an_administrator_keeps_its_answer_for_a_retention_from_then_on() {
     for (body, code) in
         [(r#"{"executed":"no"}"#, "cancelled"), (r#"{"executed":"yes","outcome":{"status":201}}"#, "replayed")]
     {
@@ -134,7 +134,7 @@ fn what_an_administrator_says_lasts_for_a_retention_from_then_on() {
 }
 
 #[test]
-fn what_is_in_doubt_can_be_settled_at_a_full_key() {
+fn a_request_in_doubt_can_be_settled_at_a_full_key() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     world.restart_with(|config| config.records_max = 1);
@@ -144,7 +144,7 @@ fn what_is_in_doubt_can_be_settled_at_a_full_key() {
 
 /// The key was deleted meanwhile, and another principal has made the same request under the same id.
 #[test]
-fn what_comes_of_a_call_is_nobody_elses() {
+fn the_answer_of_a_call_is_not_given_to_another_principal_with_the_same_request_id() {
     let mut world = remote(Policy::Report);
     let own = post("/orders").id("a").body("one");
     let sent = dispatched(&mut world, &own, 1);
@@ -157,7 +157,7 @@ fn what_comes_of_a_call_is_nobody_elses() {
 }
 
 #[test]
-fn what_is_in_doubt_is_a_record_wherever_it_is_counted() {
+fn a_request_in_doubt_counts_as_a_record_in_the_key_and_its_times() {
     let mut world = remote(Policy::Report);
     in_doubt(&mut world, "a");
     let key = world.send(&ask("")).json();

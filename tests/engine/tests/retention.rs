@@ -4,7 +4,7 @@ use semel_support::retained::{RETENTION_S, change, sweep, world};
 use semel_support::*;
 
 #[test]
-fn retention_moves_the_fence() {
+fn the_fence_refuses_a_first_sent_that_is_older_than_the_retention() {
     let mut world = world();
     let first_sent_s = world.wall_s();
     let request = |id: &str| change(id).first_sent_s(first_sent_s);
@@ -29,7 +29,7 @@ fn the_fence_never_moves_back() {
 }
 
 #[test]
-fn a_cancellation_that_the_fence_refuses_holds_the_fence_as_well() {
+fn the_fence_that_refused_a_cancellation_is_kept_after_the_clock_goes_back() {
     let mut world = world();
     let body = format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}");
     world.pass_s(RETENTION_S + 1);
@@ -54,7 +54,7 @@ fn the_clock_of_a_key_never_goes_back_behind_what_was_committed() {
 }
 
 #[test]
-fn the_clock_is_not_lost_with_the_rows_that_leave() {
+fn the_clock_of_a_key_does_not_go_back_when_its_rows_have_been_swept() {
     let mut world = world();
     world.send(&change("a").first_sent_s(world.wall_s()));
     world.pass_s(RETENTION_S + 1);
@@ -101,7 +101,7 @@ fn an_outcome_is_kept_for_a_whole_retention_from_its_execution() {
 
 /// What is due of others is walked by with it.
 #[test]
-fn it_is_kept_so_though_another_leaves_earlier() {
+fn an_outcome_is_kept_for_its_retention_though_another_record_leaves_earlier() {
     let mut world = world();
     let (early, late) = (change("a").first_sent_s(world.wall_s()), change("b").first_sent_s(world.wall_s()));
     world.send(&early).is_executed(200);
@@ -130,7 +130,7 @@ fn a_cancelled_id_leaves_only_once_the_fence_has_passed_its_first_sent() {
 }
 
 #[test]
-fn a_cancelled_id_that_begins_to_lapse_makes_the_fence_durable() {
+fn a_sweep_that_only_makes_a_cancelled_id_lapse_stores_the_fence() {
     let mut world = world();
     world.send(&cancel("own", "a").deadline_ms(START_MS)).is_executed(200);
     world.send(&acknowledge(&format!("[{{\"id\":\"own\",\"until\":{START_MS}}}]")));

@@ -5,7 +5,7 @@ use semel_support::*;
 use serde_json::json;
 
 #[test]
-fn a_cancellation_without_first_sent_never_says_no_of_what_may_have_run() {
+fn a_cancellation_without_first_sent_does_not_say_no_of_a_request_that_ran_and_was_swept() {
     let mut world = world();
     let request = change("a").first_sent_s(world.wall_s());
     world.send(&request).is_executed(200);
@@ -19,7 +19,7 @@ fn a_cancellation_without_first_sent_never_says_no_of_what_may_have_run() {
 }
 
 #[test]
-fn nor_where_its_tombstone_left_by_its_deadlines() {
+fn an_attempt_whose_tombstone_lapsed_is_attempt_expired_even_if_its_id_was_cancelled_since() {
     let mut world = world();
     let (first_sent_s, until_ms) = (world.wall_s(), world.wall_ms + 10_000);
     let request = change("a").first_sent_s(first_sent_s).deadline_ms(until_ms);
@@ -77,7 +77,7 @@ fn one_attempt_without_first_sent_is_enough_for_the_tombstone() {
 }
 
 #[test]
-fn the_latest_first_sent_counts() {
+fn a_record_is_kept_by_the_latest_first_sent_of_its_attempts() {
     let mut world = world();
     world.send(&change("a").first_sent_s(world.wall_s()));
     let later = change("a").first_sent_s(world.wall_s() + 100);
@@ -89,7 +89,7 @@ fn the_latest_first_sent_counts() {
 }
 
 #[test]
-fn a_cancelled_id_is_protected_from_all_that_its_cancellations_spoke_of() {
+fn a_cancelled_id_is_kept_for_the_latest_first_sent_of_its_cancellations_or_a_missing_one() {
     for later_s in [Some(START_S + 900), None] {
         let mut world = world();
         world.send(&cancel("one", "a").body(format!("{{\"id\":\"a\",\"firstSent\":{START_S}}}"))).is_executed(200);
@@ -106,7 +106,7 @@ fn a_cancelled_id_is_protected_from_all_that_its_cancellations_spoke_of() {
 }
 
 #[test]
-fn what_was_cancelled_without_first_sent_or_crashed_so_stays_for_one_more_retention_whatever_is_said_later() {
+fn an_id_cancelled_or_crashed_without_first_sent_stays_two_retentions_whatever_follows() {
     for crashes in [false, true] {
         let mut world = world();
         if crashes {
@@ -127,7 +127,7 @@ fn what_was_cancelled_without_first_sent_or_crashed_so_stays_for_one_more_retent
 }
 
 #[test]
-fn what_ran_is_kept_for_what_a_cancellation_spoke_of() {
+fn an_executed_record_is_kept_by_the_first_sent_of_a_later_cancellation() {
     let mut world = world();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.pass_s(900);
@@ -141,7 +141,7 @@ fn what_ran_is_kept_for_what_a_cancellation_spoke_of() {
 }
 
 #[test]
-fn an_id_that_is_cancelled_once_more_is_so_for_as_long_and_for_all() {
+fn an_id_that_is_cancelled_again_stays_cancelled_for_the_later_first_sent_and_everybody() {
     let mut world = world();
     world.send(&semel_support::admin::cancel_for("one", "{\"id\":\"a\"}")).is_executed(200);
     world.pass_s(RETENTION_S + 1);

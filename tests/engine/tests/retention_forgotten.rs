@@ -4,7 +4,7 @@ use semel_support::retained::{change, sweep, world};
 use semel_support::*;
 
 #[test]
-fn a_fresh_object_sweeps_what_was_forgotten_before_it_ended() {
+fn a_new_object_sweeps_what_an_earlier_object_was_told_to_forget() {
     let mut world = world();
     world.send(&change("a").first_sent_s(world.wall_s()));
     world.pass_s(60);
@@ -14,7 +14,7 @@ fn a_fresh_object_sweeps_what_was_forgotten_before_it_ended() {
 }
 
 #[test]
-fn what_an_administrator_forgot_is_said_to_be_forgotten_and_does_not_run() {
+fn an_id_first_sent_before_a_forget_is_forgotten_and_does_not_run() {
     let mut world = World::new();
     let early = |id: &str| change(id).first_sent_s(START_S - 60);
     world.send(&early("ran"));
@@ -34,7 +34,7 @@ fn what_an_administrator_forgot_is_said_to_be_forgotten_and_does_not_run() {
 }
 
 #[test]
-fn what_was_executed_after_what_is_forgotten_keeps_its_outcome_and_nothing_moves_back() {
+fn a_record_first_sent_after_a_forget_keeps_its_outcome_and_the_fence_never_moves_back() {
     let mut world = World::new();
     let later = change("later").first_sent_s(START_S + 30);
     world.pass_s(60);
@@ -47,7 +47,7 @@ fn what_was_executed_after_what_is_forgotten_keeps_its_outcome_and_nothing_moves
 }
 
 #[test]
-fn forgetting_leaves_an_untouched_key_untouched_and_a_failure_nothing_behind() {
+fn a_forget_creates_no_tables_at_an_unused_key_and_a_failed_one_leaves_nothing() {
     let mut world = World::new();
     world.forget(START_S).expect("it forgets");
     assert_eq!(world.database.number("SELECT count(*) FROM sqlite_master"), 0);
@@ -64,7 +64,7 @@ fn forgetting_leaves_an_untouched_key_untouched_and_a_failure_nothing_behind() {
 
 /// Who takes a forget has another clock than the machine of a key, which may be behind.
 #[test]
-fn what_comes_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome() {
+fn a_request_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome() {
     let mut world = World::new();
     world.send(&change("before").first_sent_s(START_S)).is_executed(200);
     world.pass_s(10);
@@ -93,7 +93,7 @@ fn what_comes_after_a_forget_that_is_ahead_of_the_keys_clock_keeps_its_outcome()
 }
 
 #[test]
-fn an_object_that_starts_sweeps_what_its_key_was_told_to_forget_ahead_of_its_clock() {
+fn a_new_object_sweeps_what_a_forget_ahead_of_its_clock_covers() {
     let mut world = World::new();
     world.send(&change("a").first_sent_s(START_S)).is_executed(200);
     world.forget(START_S + 5).expect("it forgets");
@@ -104,7 +104,7 @@ fn an_object_that_starts_sweeps_what_its_key_was_told_to_forget_ahead_of_its_clo
 
 /// The same, of what its key has executed before it was told, in the second in which its clock still is.
 #[test]
-fn what_ran_before_a_forget_that_is_ahead_of_the_keys_clock_is_forgotten_if_that_says_when_it_was_first_sent() {
+fn a_record_with_a_first_sent_before_a_forget_ahead_of_the_clock_is_forgotten() {
     let mut world = World::new();
     world.pass_ms(200);
     let before = change("before").first_sent_s(START_S);

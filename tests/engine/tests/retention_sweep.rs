@@ -7,7 +7,7 @@ use semel_support::*;
 use serde_json::json;
 
 #[test]
-fn a_tombstone_that_the_fence_has_to_stand_for_wakes_nobody_before_it_can() {
+fn a_key_is_not_woken_for_a_tombstone_before_the_fence_can_replace_it() {
     let mut world = world();
     world.send(&change("a").first_sent_s(START_S + 100)).is_executed(200);
     world.send(&acknowledge("[\"a\"]"));
@@ -37,7 +37,7 @@ fn a_sweep_looks_at_a_bounded_page_with_each_request_and_reaches_all() {
 }
 
 #[test]
-fn a_sweep_goes_on_behind_a_page_of_which_nothing_leaves() {
+fn a_sweep_goes_on_after_a_page_of_which_nothing_leaves() {
     let mut world = world();
     world.send(&change("0").first_sent_s(world.wall_s()));
     world.pass_s(500);
@@ -70,7 +70,7 @@ fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
 }
 
 #[test]
-fn what_comes_while_a_walk_has_come_by_leaves_in_its_time() {
+fn a_record_that_comes_behind_a_sweep_under_way_is_due_in_its_own_time() {
     let mut world = world();
     for n in 0..=SWEEP_ROWS {
         world.send(&change(&format!("id-{n:04}")).first_sent_s(START_S));
@@ -91,7 +91,7 @@ fn statements_of_a_read(world: &mut World) -> u64 {
 }
 
 #[test]
-fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
+fn while_nothing_is_due_requests_pay_no_statement_for_the_sweep() {
     let mut world = world();
     let pages = 300 / SWEEP_ROWS + 1;
     for n in 0..300 {
@@ -122,7 +122,7 @@ fn what_is_not_due_is_walked_by_once_and_costs_no_request_anything() {
 }
 
 #[test]
-fn a_full_key_opens_as_soon_as_something_may_leave() {
+fn a_full_key_sweeps_as_it_refuses_and_takes_the_next_request_once_something_is_due() {
     let mut world = World::with(|config| {
         config.retention_s = RETENTION_S;
         config.records_max = 2
@@ -137,7 +137,7 @@ fn a_full_key_opens_as_soon_as_something_may_leave() {
 }
 
 #[test]
-fn a_sweep_ends_although_each_turn_brings_a_page_of_ids_past_all_before_them() {
+fn a_sweep_ends_although_each_turn_brings_a_page_of_higher_ids() {
     let mut world = world();
     // One row is due soon, and with it a walk begins when nothing else is.
     world.send(&change("z").deadline_ms(START_MS));

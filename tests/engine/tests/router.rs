@@ -38,7 +38,7 @@ fn change(path: &str) -> Call {
 }
 
 #[test]
-fn nobody_is_served_unless_the_deployment_is_open() {
+fn without_settings_everybody_is_unauthorized_except_for_health_and_options() {
     let world = World::with(|config| config.open = false);
     for call in [change("/count"), get("/count"), look_up("a"), get("/unhandled"), get("/a//b")] {
         answered(&world, &call.header("authorization", "Bearer alice")).is_problem(
@@ -91,7 +91,7 @@ fn a_request_made_under_another_principal_is_forbidden() {
 }
 
 #[test]
-fn the_key_is_the_one_of_the_rule_else_the_one_named_else_the_path() {
+fn the_key_is_that_of_the_key_rule_else_of_semel_key_else_the_path() {
     let world = World::new();
     let key = |call: Call| routed(&world, &call).0;
     assert_eq!(key(change("/keyed/k1/x")), "k1");
@@ -103,7 +103,7 @@ fn the_key_is_the_one_of_the_rule_else_the_one_named_else_the_path() {
 }
 
 #[test]
-fn a_key_that_the_rule_does_not_name_is_a_mismatch() {
+fn a_semel_key_that_contradicts_the_key_rule_or_the_control_path_is_key_mismatch() {
     let world = World::new();
     let call = change("/keyed/k1/x").header("semel-key", "\"k2\"");
     answered(&world, &call).is_problem(400, "key-mismatch", "no", "after-fix");
@@ -127,7 +127,7 @@ fn a_malformed_path_or_key_is_key_invalid() {
 }
 
 #[test]
-fn a_key_rule_that_fails_is_said_to_have_failed_and_reaches_no_object() {
+fn a_request_whose_key_rule_fails_is_rolled_back_and_reaches_no_object() {
     let world = World::new();
     for call in [change("/keyless"), get("/keyless/x")] {
         answered(&world, &call).is_problem(500, "rolled-back", "no", "same-id");
@@ -166,7 +166,7 @@ impl Handler for Names {
 }
 
 #[test]
-fn what_is_refused_is_not_told_to_send_an_id_that_the_handler_makes() {
+fn a_request_whose_id_the_handler_makes_is_not_refused_as_key_missing() {
     let world = World::of(Names, Config { open: true, ..Config::default() });
     let told = |call: Call| match world.route(&call.header("semel-key", "\"two\"")) {
         Route::Answer(answer) => Reply::checked(answer),
@@ -181,7 +181,7 @@ fn what_is_refused_is_not_told_to_send_an_id_that_the_handler_makes() {
 }
 
 #[test]
-fn what_nothing_handles_is_not_found_and_reaches_no_object() {
+fn a_path_or_method_that_nothing_handles_is_not_found_and_reaches_no_object() {
     let world = World::new();
     for call in [
         change("/unhandled/x"),
@@ -214,7 +214,7 @@ fn control_requests_go_to_the_key_of_their_path() {
 }
 
 #[test]
-fn waiting_is_bounded_and_never_past_the_deadline() {
+fn an_attempt_waits_30_s_or_what_prefer_says_up_to_60_s_and_never_past_its_deadline() {
     let world = World::new();
     let wait = |call: Call| routed(&world, &call).2;
     assert_eq!(wait(change("/count")), 30_000);
@@ -227,7 +227,7 @@ fn waiting_is_bounded_and_never_past_the_deadline() {
 }
 
 #[test]
-fn who_comes_too_late_to_start_waits_for_no_turn() {
+fn an_attempt_past_its_deadline_does_not_wait_for_its_turn() {
     let waits =
         |deadline_ms: i64| turn_wait_ms(&Headers::from_iter([("semel-deadline", deadline_ms.to_string())]), START_MS);
     assert_eq!((waits(0), waits(START_MS - 1), waits(START_MS + 7)), (0, 0, 7));
@@ -278,14 +278,14 @@ fn options_allows_every_request_header_and_exposes_every_response_header() {
 }
 
 #[test]
-fn every_answer_may_be_read_by_any_origin_refusals_too() {
+fn answers_and_refusals_of_the_router_may_be_read_by_any_origin() {
     for call in [Call::new("OPTIONS", "/x"), get("/unhandled"), get("/semel/v1/health")] {
         assert_eq!(answered(&World::new(), &call).only("access-control-allow-origin"), "*");
     }
 }
 
 #[test]
-fn a_head_that_is_too_large_reaches_no_object_whatever_it_asks_for() {
+fn a_request_whose_head_is_too_large_is_refused_before_any_object_is_asked() {
     let large = "x".repeat(HEADER_BYTES_MAX);
     for call in [change("/count"), get("/count"), get("/semel/v1/health"), Call::new("OPTIONS", "/count")] {
         answered(&World::new(), &call.header("x-large", &large)).is_problem(413, "too-large", "no", "after-fix");
@@ -293,7 +293,7 @@ fn a_head_that_is_too_large_reaches_no_object_whatever_it_asks_for() {
 }
 
 #[test]
-fn an_open_deployment_has_no_limit_that_nobody_set() {
+fn an_open_deployment_without_rate_settings_limits_no_rate() {
     let mut gate = Gate::new(Access::from_settings(true, |_| None).expect("settings"));
     let alice = Principal::new("alice").expect("a principal");
     assert!((0..10_000).all(|_| gate.take_one(&alice, START_MS).is_ok()));
@@ -328,7 +328,7 @@ fn health_tells_versions_limits_retention_and_clock() {
 }
 
 #[test]
-fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
+fn routing_never_runs_the_handler() {
     let handler = Counter::default();
     let config = semel_core::server::Config { open: true, ..semel_core::server::Config::default() };
     let headers = Headers::from_iter([("idempotency-key", "a")]);
@@ -340,7 +340,7 @@ fn a_request_that_the_handler_does_not_know_never_asks_the_handler_to_run() {
 }
 
 #[test]
-fn a_message_of_a_queue_is_a_change_of_the_application_and_nothing_else() {
+fn a_queues_message_may_only_be_a_change_of_the_application() {
     let world = World::with(|config| config.open = false);
     let principal = match world.route_own(&change("/count"), false) {
         Route::Object { principal, .. } => principal,
@@ -368,7 +368,7 @@ fn a_message_of_a_queue_is_a_change_of_the_application_and_nothing_else() {
 }
 
 #[test]
-fn a_message_of_a_queue_is_cancelled_under_its_name_and_nothing_else_is_asked_so() {
+fn a_queue_that_gives_a_message_up_may_only_cancel() {
     let world = World::with(|config| config.open = false);
     match world.route_own(&cancel("a", "b"), true) {
         Route::Object { key, principal, .. } => assert_eq!((key.as_str(), principal.as_str()), (KEY, "semel:queue")),

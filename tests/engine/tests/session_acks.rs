@@ -14,7 +14,7 @@ fn take_all(world: &mut World, epoch: i64, numbers: std::ops::RangeInclusive<i64
 }
 
 #[test]
-fn what_is_acknowledged_is_freed_and_refused_from_then_on() {
+fn acknowledged_places_are_freed_and_their_numbers_are_refused_as_acknowledged() {
     let mut world = world();
     take_all(&mut world, 1, 1..=3);
     let third = world.send(&numbered(1, 3));
@@ -28,7 +28,7 @@ fn what_is_acknowledged_is_freed_and_refused_from_then_on() {
 }
 
 #[test]
-fn the_row_of_the_last_place_stays_without_its_outcome_and_the_session_goes_on_after_it() {
+fn the_last_place_keeps_its_row_without_the_outcome_and_the_session_goes_on_after_it() {
     let mut world = world();
     take_all(&mut world, 1, 1..=2);
     // They are acknowledged by a request that takes no place.
@@ -46,7 +46,7 @@ fn the_row_of_the_last_place_stays_without_its_outcome_and_the_session_goes_on_a
 }
 
 #[test]
-fn an_acknowledgement_is_applied_with_refusals_and_replays_too() {
+fn the_ack_of_a_session_is_applied_with_refusals_and_replays_too() {
     for (seq, ack, with) in [(9, 2, "a gap"), (3, 2, "a replay")] {
         let mut world = world();
         take_all(&mut world, 1, 1..=3);
@@ -72,7 +72,7 @@ fn an_acknowledgement_is_applied_with_refusals_and_replays_too() {
 }
 
 #[test]
-fn an_acknowledgement_never_goes_back_and_not_beyond_what_was_taken() {
+fn the_ack_of_a_session_never_goes_back_and_not_beyond_the_places_taken() {
     let mut world = world();
     take_all(&mut world, 1, 1..=3);
     world.send(&post("/count").place_acking(1, 500, 499)).is_gap(4);
@@ -86,7 +86,7 @@ fn an_acknowledgement_never_goes_back_and_not_beyond_what_was_taken() {
 }
 
 #[test]
-fn the_acknowledgement_of_an_epoch_that_is_over_changes_nothing() {
+fn the_ack_of_an_earlier_epoch_changes_nothing() {
     let mut world = world();
     take_all(&mut world, 1, 1..=2);
     world.send(&take_over("b")).is_taken_over(2, 2);
@@ -98,7 +98,7 @@ fn the_acknowledgement_of_an_epoch_that_is_over_changes_nothing() {
 }
 
 #[test]
-fn sixty_four_places_may_be_unacknowledged() {
+fn a_session_with_64_unacknowledged_places_refuses_the_next_as_capacity() {
     let mut world = world();
     take_all(&mut world, 1, 1..=64);
     for call in [numbered(1, 65), cancel_place("a", 1, 65)] {
@@ -150,7 +150,7 @@ fn rifl_a_request_that_comes_after_its_acknowledgement_does_not_run() {
 }
 
 #[test]
-fn an_acknowledgement_is_applied_though_the_body_is_too_large_to_be_read() {
+fn the_ack_of_a_session_is_applied_though_the_body_is_too_large() {
     let mut world = World::new();
     let too_large = |epoch: i64, principal: &str| post("/count").place_acking(epoch, 4, 2).by(principal).too_large();
     world.send(&too_large(1, "alice")).is_problem(413, "too-large", "no", "after-fix");
@@ -168,7 +168,7 @@ fn an_acknowledgement_is_applied_though_the_body_is_too_large_to_be_read() {
 }
 
 #[test]
-fn a_place_that_is_closed_takes_the_row_of_the_last_one_that_was_acknowledged() {
+fn a_cancelled_place_replaces_the_row_of_the_last_acknowledged_one() {
     let mut world = world();
     take_all(&mut world, 1, 1..=2);
     world.send(&post("/count").place_acking(1, 3, 2).deadline_ms(0)).is_problem(
@@ -184,7 +184,7 @@ fn a_place_that_is_closed_takes_the_row_of_the_last_one_that_was_acknowledged() 
 }
 
 #[test]
-fn what_has_no_place_in_a_session_acknowledges_nothing_of_it() {
+fn a_refused_read_or_control_request_with_a_session_header_acknowledges_no_place() {
     let calls = [
         ("a control request that is too large", acknowledge("[]").too_large()),
         ("a control request that is malformed", acknowledge("[]").header("semel-first-sent", "soon")),

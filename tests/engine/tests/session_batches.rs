@@ -12,7 +12,7 @@ fn place(epoch: i64, seq: i64, ack: Option<i64>) -> Value {
 }
 
 #[test]
-fn the_numbers_of_a_session_run_in_order_and_a_gap_a_replay_and_an_ack_are_as_of_single_requests() {
+fn places_in_a_batch_run_in_order_and_gaps_replays_and_acks_are_as_of_single_requests() {
     let mut world = World::new().in_session();
     let elements = json!([
         place(1, 2, None),
@@ -41,7 +41,7 @@ fn the_numbers_of_a_session_run_in_order_and_a_gap_a_replay_and_an_ack_are_as_of
 }
 
 #[test]
-fn a_session_is_taken_over_and_used_in_one_commit_and_who_held_it_is_fenced_from_the_next_element_on() {
+fn a_batch_can_take_a_session_over_and_use_it_in_one_commit_and_the_earlier_epoch_is_fenced() {
     let mut world = World::new().in_session();
     let body = json!({ "name": SESSION }).to_string();
     let take_over = json!({ "id": "over", "method": "POST", "path": control("sessions"), "body": body });
@@ -62,7 +62,7 @@ fn a_session_is_taken_over_and_used_in_one_commit_and_who_held_it_is_fenced_from
 }
 
 #[test]
-fn what_fails_takes_no_place_and_the_elements_after_it_find_a_gap() {
+fn a_failed_place_in_a_batch_is_not_taken_and_the_next_number_gets_a_sequence_gap() {
     let mut world = World::new().in_session();
     let mut failing = place(1, 2, None);
     failing["path"] = json!("/status/500");
@@ -73,7 +73,7 @@ fn what_fails_takes_no_place_and_the_elements_after_it_find_a_gap() {
 }
 
 #[test]
-fn a_place_that_is_malformed_is_no_request_or_its_own_problem() {
+fn a_malformed_place_refuses_its_batch_or_is_key_invalid_by_itself() {
     let mut world = World::new().in_session();
     let shapes = [
         json!({ "epoch": 1, "seq": 1 }),
@@ -104,7 +104,7 @@ fn a_place_that_is_malformed_is_no_request_or_its_own_problem() {
 }
 
 #[test]
-fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowledges() {
+fn a_cancellation_beyond_64_places_runs_after_a_refused_attempt_that_acknowledges() {
     // As the SDK does it: the body of a cancellation is the same on every attempt, and has no room for an acknowledgement.
     let mut world = World::new().in_session();
     for seq in 1..=64 {
@@ -123,7 +123,7 @@ fn a_cancellation_past_the_window_follows_an_attempt_that_is_refused_and_acknowl
 /// A new place takes the row of one that leaves. If somebody has deleted that row, the new place would be stored nowhere and
 /// would run again.
 #[test]
-fn a_place_that_would_have_taken_a_row_which_is_gone_has_one_of_its_own() {
+fn a_new_place_is_stored_even_if_the_row_that_it_would_reuse_is_gone() {
     let mut world = World::new().in_session();
     run(&mut world, &(1..=4).map(|seq| place(1, seq, None)).collect());
     world.database.fill("DELETE FROM semel_places WHERE seq = 2");

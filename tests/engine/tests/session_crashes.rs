@@ -30,33 +30,33 @@ fn with_two(world: &mut World) {
 }
 
 #[test]
-fn in_a_take_over() {
+fn a_crash_at_any_statement_of_a_take_over_does_nothing_twice() {
     crash_everywhere(|_| {}, &take_over("a"), 1);
     crash_everywhere(with_two, &take_over("b"), 3);
 }
 
 #[test]
-fn in_a_request_that_takes_a_place() {
+fn a_crash_at_any_statement_of_a_request_with_a_place_does_nothing_twice() {
     crash_everywhere(in_session, &numbered(1, 1), 2);
 }
 
 #[test]
-fn in_a_request_that_takes_a_place_and_acknowledges() {
+fn a_crash_at_any_statement_of_a_place_that_acknowledges_does_nothing_twice() {
     crash_everywhere(with_two, &post("/count").place_acking(1, 3, 2).ack("first"), 4);
 }
 
 #[test]
-fn in_a_refusal_that_acknowledges() {
+fn a_crash_at_any_statement_of_a_refusal_that_acknowledges_does_nothing_twice() {
     crash_everywhere(with_two, &post("/count").place_acking(1, 9, 2), 3);
 }
 
 #[test]
-fn in_a_cancellation_of_a_place() {
+fn a_crash_at_any_statement_of_the_cancellation_of_a_place_does_nothing_twice() {
     crash_everywhere(with_two, &cancel_place("c", 1, 3), 3);
 }
 
 #[test]
-fn in_the_sweep_that_makes_a_stub() {
+fn a_crash_at_any_statement_of_a_request_whose_sweep_makes_a_stub_does_nothing_twice() {
     let prepare = |world: &mut World| {
         with_two(world);
         world.pass_s(RETENTION_S);
@@ -65,7 +65,7 @@ fn in_the_sweep_that_makes_a_stub() {
 }
 
 #[test]
-fn in_the_deletion_of_a_key() {
+fn a_crash_at_any_statement_of_the_deletion_of_a_key_leaves_no_session_and_repeats_no_epoch() {
     let prepare = |world: &mut World| with_two(world);
     let mut world = World::new();
     prepare(&mut world);
@@ -107,7 +107,7 @@ fn a_place_on_which_the_handler_crashed_three_times_is_closed_and_the_session_go
 }
 
 #[test]
-fn what_is_counted_of_a_number_is_of_no_other() {
+fn crashes_of_one_place_are_not_counted_for_the_next() {
     let mut world = World::new().in_session();
     world.crashed(&numbered(1, 1));
     world.crashed(&numbered(1, 1));
@@ -119,7 +119,7 @@ fn what_is_counted_of_a_number_is_of_no_other() {
 }
 
 #[test]
-fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_crash_of_its_own() {
+fn crashes_count_over_take_overs_and_no_holder_is_poisoned_without_a_crash_of_its_own() {
     let mut world = World::new().in_session();
     for epoch in 1..=2 {
         world.crashed(&numbered(epoch, 1)).is_problem(500, "rolled-back", "no", "same-id");
@@ -142,7 +142,7 @@ fn who_takes_over_after_each_crash_comes_to_an_end_and_nobody_is_refused_for_no_
 }
 
 #[test]
-fn who_takes_over_after_each_end_of_the_process_comes_to_an_end() {
+fn ends_of_the_process_count_over_take_overs_and_poison_the_place_after_the_third() {
     let mut world = World::new().in_session();
     for epoch in 1..=3 {
         world.start(&numbered(epoch, 1));
@@ -156,7 +156,7 @@ fn who_takes_over_after_each_end_of_the_process_comes_to_an_end() {
 }
 
 #[test]
-fn what_ends_every_object_is_closed_however_late_and_without_a_first_sent_it_comes() {
+fn a_place_that_ends_every_object_is_poisoned_after_the_third_however_late_it_comes() {
     for late_ms in [0, 30_000, 600_000] {
         let mut world = World::new().in_session();
         world.send(&numbered(1, 1)).is_executed(200);
@@ -184,7 +184,7 @@ fn what_ends_every_object_is_closed_however_late_and_without_a_first_sent_it_com
 }
 
 #[test]
-fn a_start_that_this_object_counted_is_no_dead_objects_though_another_crashes_the_module_meanwhile() {
+fn a_start_of_a_place_is_no_crash_if_the_host_says_that_this_object_counted_it() {
     let mut world = World::new().in_session();
     for _ in 0..4 {
         world.start(&numbered(1, 1));
@@ -198,7 +198,7 @@ fn a_start_that_this_object_counted_is_no_dead_objects_though_another_crashes_th
 }
 
 #[test]
-fn a_place_that_ended_the_process_three_times_is_closed() {
+fn a_place_that_ended_the_process_three_times_is_poisoned() {
     let mut world = World::new().in_session();
     for _ in 0..3 {
         world.start(&numbered(1, 1));
@@ -217,7 +217,7 @@ fn a_place_that_ended_the_process_three_times_is_closed() {
 }
 
 #[test]
-fn a_start_that_is_refused_or_fails_was_no_crash() {
+fn a_counted_start_of_a_place_that_is_refused_or_fails_is_no_crash() {
     let late = numbered(1, 1).deadline_ms(START_MS - 1);
     for (call, trouble) in [(numbered(1, 1), Trouble::Fails), (late, Trouble::None)] {
         let mut world = World::new().in_session();
@@ -233,7 +233,7 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
-fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
+fn a_start_of_a_place_whose_commit_failed_in_a_living_object_is_no_crash() {
     let mut world = World::new().in_session();
     for _ in 0..5 {
         world.start(&numbered(1, 1));
@@ -255,7 +255,7 @@ fn a_refusal_of_another_number_does_not_take_back_the_start_of_a_place() {
 }
 
 #[test]
-fn a_start_is_counted_of_the_next_place_alone() {
+fn a_start_is_counted_only_for_the_next_place_of_the_session() {
     let mut world = World::new().in_session();
     world.send(&numbered(1, 1)).is_executed(200);
     let rows = world.database.rows_written();
@@ -268,7 +268,7 @@ fn a_start_is_counted_of_the_next_place_alone() {
 }
 
 #[test]
-fn ahead_of_what_will_not_run_nothing_is_written_not_even_what_it_acknowledges() {
+fn no_start_and_no_ack_is_written_ahead_of_a_numbered_request_that_will_not_run() {
     let mut world = World::new().in_session();
     for seq in 1..=64 {
         world.send(&numbered(1, seq)).is_executed(200);
@@ -283,7 +283,7 @@ fn ahead_of_what_will_not_run_nothing_is_written_not_even_what_it_acknowledges()
 }
 
 #[test]
-fn that_a_start_has_ended_is_written_once() {
+fn an_expired_attempt_clears_the_started_mark_of_its_session_and_a_second_writes_nothing() {
     let mut world = World::new().in_session();
     let late = numbered(1, 1).deadline_ms(START_MS - 1);
     let started = |world: &World| world.database.number("SELECT is_started FROM semel_sessions");
@@ -297,7 +297,7 @@ fn that_a_start_has_ended_is_written_once() {
 }
 
 #[test]
-fn what_crashed_is_counted_also_past_its_deadline() {
+fn crashes_of_a_place_are_counted_even_past_its_deadline() {
     let mut world = World::new().in_session();
     let late = numbered(1, 1).deadline_ms(START_MS + 1);
     world.pass_s(5);

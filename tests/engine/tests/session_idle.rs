@@ -64,7 +64,7 @@ fn ten_thousand_requests_in_one_session_leave_the_same_bytes_as_a_hundred() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_becomes_a_stub_that_still_fences_and_goes_on() {
+fn an_idle_session_becomes_a_stub_that_still_fences_and_goes_on() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.send(&post("/count").place_acking(1, 2, 1)).is_executed(200);
@@ -97,7 +97,7 @@ fn a_session_that_nobody_uses_becomes_a_stub_that_still_fences_and_goes_on() {
 }
 
 #[test]
-fn of_an_idle_session_whose_last_place_was_acknowledged_that_is_said_of_it() {
+fn the_stub_of_a_session_whose_last_place_was_acknowledged_answers_acknowledged() {
     let mut world = world();
     for seq in [1, 2] {
         world.send(&numbered(1, seq)).is_executed(200);
@@ -125,7 +125,7 @@ fn of_an_idle_session_whose_last_place_was_acknowledged_that_is_said_of_it() {
 }
 
 #[test]
-fn a_stub_never_leaves_by_itself_and_wakes_nobody() {
+fn the_stub_of_a_session_never_leaves_by_itself_and_sets_no_alarm() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     let report = world.report().expect("storage").expect("a report");
@@ -171,7 +171,7 @@ fn many_sessions_become_stubs_a_page_at_a_time() {
 }
 
 #[test]
-fn a_session_that_is_used_is_no_stub_however_old_it_is() {
+fn a_session_in_use_does_not_become_a_stub_however_old_it_is() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     for seq in 2..8 {
@@ -189,7 +189,7 @@ fn a_session_that_is_used_is_no_stub_however_old_it_is() {
 }
 
 #[test]
-fn what_was_last_used_before_is_forgotten_and_what_was_used_since_is_not() {
+fn a_session_last_used_before_a_forget_is_forgotten_and_one_used_since_is_not() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.send(&take_over_with("b", "{\"name\":\"other\"}")).is_taken_over(2, 0);
@@ -214,7 +214,7 @@ fn what_was_last_used_before_is_forgotten_and_what_was_used_since_is_not() {
 }
 
 #[test]
-fn what_is_forgotten_is_not_there_though_the_sweep_has_not_come_to_it() {
+fn a_forgotten_session_is_gone_before_the_sweep_has_come_to_it() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.pass_s(100);
@@ -226,7 +226,7 @@ fn what_is_forgotten_is_not_there_though_the_sweep_has_not_come_to_it() {
 }
 
 #[test]
-fn of_a_deleted_key_no_session_is_left_and_no_epoch_comes_again() {
+fn a_deleted_key_keeps_no_session_and_gives_no_epoch_again() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.send(&take_over("b")).is_taken_over(2, 1);
@@ -247,7 +247,7 @@ fn of_a_deleted_key_no_session_is_left_and_no_epoch_comes_again() {
 }
 
 #[test]
-fn an_administrator_sees_how_many_sessions_there_are_and_closes_a_place_of_anybody() {
+fn an_administrator_sees_the_number_of_sessions_and_can_cancel_a_place_of_another_principal() {
     let mut world = world();
     world.send(&take_over_with("b", "{\"name\":\"other\"}")).is_taken_over(2, 0);
     let shown = world.send(&ask("")).json();
@@ -261,7 +261,7 @@ fn an_administrator_sees_how_many_sessions_there_are_and_closes_a_place_of_anybo
 }
 
 #[test]
-fn the_clock_does_not_go_back_behind_what_a_session_has_committed() {
+fn the_clock_of_a_key_does_not_go_back_behind_what_a_session_has_committed() {
     for call in [numbered(1, 1), take_over("b")] {
         let mut world = world();
         world.pass_s(50);
@@ -278,7 +278,7 @@ fn named(own: &str, name: &str) -> Call {
 }
 
 #[test]
-fn at_a_full_key_a_session_that_was_never_used_makes_room_once_it_is_idle_and_nothing_of_it_ever_runs() {
+fn at_a_full_key_an_idle_session_that_was_never_used_leaves_and_its_requests_never_run() {
     let mut world = World::with(|config| {
         config.retention_s = RETENTION_S;
         config.sessions_max = 3;
@@ -313,7 +313,7 @@ fn at_a_full_key_a_session_that_was_never_used_makes_room_once_it_is_idle_and_no
 }
 
 #[test]
-fn where_the_count_of_a_crash_sweeps_its_session_away_nothing_of_it_runs() {
+fn a_suspected_place_whose_session_is_swept_as_it_comes_is_session_unknown_and_does_not_run() {
     let mut world = World::with(|config| {
         config.retention_s = RETENTION_S;
         config.sessions_max = 1;
@@ -335,7 +335,7 @@ fn where_the_count_of_a_crash_sweeps_its_session_away_nothing_of_it_runs() {
 }
 
 #[test]
-fn where_there_is_room_a_session_that_was_never_used_stays() {
+fn at_a_key_with_room_a_session_that_was_never_used_stays() {
     let mut world = world();
     world.pass_s(3 * RETENTION_S);
     world.wake().expect("storage");
@@ -352,7 +352,7 @@ fn first_of(name: &str, epoch: i64) -> Call {
 }
 
 #[test]
-fn a_session_that_was_idle_later_becomes_a_stub_later() {
+fn each_session_becomes_a_stub_a_retention_after_its_own_last_use() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.send(&named("b", "later")).is_taken_over(2, 0);
@@ -384,7 +384,7 @@ fn a_walk_that_has_made_room_goes_on_to_its_end_so_the_next_begins_at_the_first_
 }
 
 #[test]
-fn stubs_use_up_nothing_of_a_page() {
+fn session_stubs_do_not_count_towards_the_size_of_a_page_of_the_sweep() {
     let mut world = world();
     for n in 2..=20 {
         world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n, 0);
@@ -401,7 +401,7 @@ fn stubs_use_up_nothing_of_a_page() {
 }
 
 #[test]
-fn what_is_forgotten_while_a_walk_is_under_way_leaves_though_that_has_come_by() {
+fn a_forget_during_a_sweep_also_takes_sessions_that_the_sweep_has_passed() {
     let mut world = world();
     let many = 140;
     world.send(&numbered(1, 1)).is_executed(200);
@@ -419,7 +419,7 @@ fn what_is_forgotten_while_a_walk_is_under_way_leaves_though_that_has_come_by() 
 }
 
 #[test]
-fn what_is_used_while_a_walk_is_under_way_becomes_a_stub_though_that_has_come_by() {
+fn a_session_used_after_a_sweep_under_way_has_passed_it_becomes_a_stub_in_its_time() {
     let mut world = world();
     for n in 1..=140 {
         world.send(&named(&format!("{n}"), &format!("{n}"))).is_taken_over(n + 1, 0);
@@ -436,7 +436,7 @@ fn what_is_used_while_a_walk_is_under_way_becomes_a_stub_though_that_has_come_by
 }
 
 #[test]
-fn what_was_used_at_the_very_instant_is_not_forgotten() {
+fn a_session_used_at_the_very_instant_of_a_forget_is_not_forgotten() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     world.forget(START_S).expect("storage");
@@ -445,7 +445,7 @@ fn what_was_used_at_the_very_instant_is_not_forgotten() {
 }
 
 #[test]
-fn an_object_that_starts_lets_go_of_what_was_forgotten_before() {
+fn a_new_object_removes_sessions_that_were_forgotten_before_it_started() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     world.pass_s(100);
@@ -457,7 +457,7 @@ fn an_object_that_starts_lets_go_of_what_was_forgotten_before() {
 
 /// The instant of the last use outlives the session's places, and a take-over counts as use.
 #[test]
-fn a_stub_and_what_was_taken_over_since_are_not_forgotten_with_what_was_used_before() {
+fn a_stub_and_a_session_are_not_forgotten_by_a_forget_before_their_last_use_or_take_over() {
     let mut world = world();
     world.send(&named("b", "taken")).is_taken_over(2, 0);
     world.send(&first_of("taken", 2)).is_executed(200);
@@ -476,7 +476,7 @@ fn a_stub_and_what_was_taken_over_since_are_not_forgotten_with_what_was_used_bef
 }
 
 #[test]
-fn a_key_that_is_full_of_sessions_that_were_never_used_has_room_again_and_a_stub_makes_none() {
+fn at_a_full_key_an_idle_unused_session_makes_room_for_a_new_one_and_a_stub_does_not() {
     let full = || {
         World::with(|config| {
             config.retention_s = RETENTION_S;
@@ -527,7 +527,7 @@ fn a_place_that_is_taken_after_a_forget_that_is_ahead_of_the_clock_stays() {
 }
 
 #[test]
-fn a_forget_that_comes_after_one_that_goes_further_takes_nothing_though_both_are_ahead_of_the_clock() {
+fn a_forget_that_goes_less_far_than_the_last_takes_no_session_that_came_between_them() {
     let mut world = world();
     world.pass_s(10);
     world.forget(START_S + 25).expect("storage");
@@ -543,7 +543,7 @@ fn a_forget_that_comes_after_one_that_goes_further_takes_nothing_though_both_are
 }
 
 #[test]
-fn a_forget_of_just_what_a_deletion_refuses_takes_what_came_after_that() {
+fn a_forget_up_to_the_fence_of_a_deletion_takes_a_session_that_came_after_the_deletion() {
     let mut world = world();
     // By its client's clock, the fence is ahead.
     world.send(&post("/count").id("ahead").first_sent_s(START_S + 100)).is_executed(200);

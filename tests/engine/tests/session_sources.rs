@@ -11,7 +11,7 @@ fn world() -> World {
 }
 
 #[test]
-fn kafka_a_number_out_of_order_is_refused_and_leaves_what_is_expected_as_it_was() {
+fn kafka_a_number_out_of_order_is_a_sequence_gap_and_the_expected_number_stays() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     for seq in [3, 4, 100] {
@@ -25,7 +25,7 @@ fn kafka_a_number_out_of_order_is_refused_and_leaves_what_is_expected_as_it_was(
 }
 
 #[test]
-fn kafka_a_duplicate_of_any_of_the_last_is_answered_as_it_was_and_appends_nothing() {
+fn kafka_a_duplicate_of_any_unacknowledged_number_is_replayed_and_runs_nothing() {
     let mut world = world();
     let first: Vec<_> = (1..=5).map(|seq| world.send(&numbered(1, seq))).collect();
     // Kafka knows the last five, and older ones are an error. Here all are known that are not acknowledged.
@@ -36,14 +36,14 @@ fn kafka_a_duplicate_of_any_of_the_last_is_answered_as_it_was_and_appends_nothin
 }
 
 #[test]
-fn kafka_a_first_number_that_is_not_the_first_is_refused() {
+fn kafka_a_session_that_does_not_begin_with_number_1_gets_a_sequence_gap() {
     let mut world = world();
     world.send(&numbered(1, 5)).is_gap(1);
     assert_eq!(world.calls(), 0);
 }
 
 #[test]
-fn kafka_a_bump_fences_the_epoch_before_and_goes_on_with_the_numbers() {
+fn kafka_a_take_over_goes_on_with_the_numbers_and_the_earlier_epochs_places_are_replayed() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     world.send(&take_over_after("bump", 1)).is_taken_over(2, 1);
@@ -56,7 +56,7 @@ fn kafka_a_bump_fences_the_epoch_before_and_goes_on_with_the_numbers() {
 }
 
 #[test]
-fn kafka_a_zombie_that_answers_late_appends_nothing_and_learns_what_it_did() {
+fn kafka_a_fenced_zombie_runs_nothing_and_gets_the_replay_of_what_it_did() {
     let mut world = world();
     let mine = world.send(&numbered(1, 1));
     world.send(&take_over("bump")).is_taken_over(2, 1);
@@ -74,7 +74,7 @@ fn kafka_a_zombie_that_answers_late_appends_nothing_and_learns_what_it_did() {
 }
 
 #[test]
-fn kafka_the_state_is_the_same_after_it_is_loaded_from_storage() {
+fn kafka_a_session_is_the_same_after_its_object_has_restarted() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     world.restart();
@@ -87,7 +87,7 @@ fn kafka_the_state_is_the_same_after_it_is_loaded_from_storage() {
 }
 
 #[test]
-fn tigerbeetle_a_registration_that_arrives_again_late_gives_no_epoch_and_fences_nobody() {
+fn tigerbeetle_a_take_over_that_arrives_again_late_gives_no_epoch_and_fences_nobody() {
     let mut world = World::new();
     let register = take_over("register").first_sent_s(START_S).deadline_ms(START_MS + 60_000);
     let first = world.send(&register);
@@ -108,7 +108,7 @@ fn tigerbeetle_a_registration_that_arrives_again_late_gives_no_epoch_and_fences_
 }
 
 #[test]
-fn tigerbeetle_a_registration_that_never_arrived_before_fences_nobody_where_it_says_what_it_expects() {
+fn tigerbeetle_a_delayed_take_over_that_expects_an_older_epoch_fences_nobody() {
     let mut world = world();
     // It has been under way since before the first; neither a record nor a first-sent shows that it is old.
     world.send(&take_over_after("delayed", 0)).is_fenced("no", 1);

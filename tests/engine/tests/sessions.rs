@@ -39,7 +39,7 @@ fn the_next_number_is_executed_and_a_taken_one_is_replayed() {
 }
 
 #[test]
-fn a_number_beyond_the_next_changes_nothing_and_is_told_which_that_is() {
+fn a_number_beyond_the_next_is_a_sequence_gap_that_names_the_next_and_changes_nothing() {
     let mut world = world();
     world.send(&numbered(1, 2)).is_gap(1);
     world.send(&numbered(1, 1)).is_executed(200);
@@ -49,7 +49,7 @@ fn a_number_beyond_the_next_changes_nothing_and_is_told_which_that_is() {
 }
 
 #[test]
-fn a_place_is_of_one_payload() {
+fn another_payload_at_a_taken_place_is_a_fingerprint_mismatch() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     let other = numbered(1, 1).body("other");
@@ -58,7 +58,7 @@ fn a_place_is_of_one_payload() {
 }
 
 #[test]
-fn an_epoch_that_is_over_takes_nothing_and_what_it_took_is_replayed() {
+fn an_earlier_epoch_is_fenced_and_the_places_that_it_took_are_replayed() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     world.send(&take_over("b")).is_taken_over(2, 1);
@@ -91,7 +91,7 @@ fn an_epoch_that_never_was_of_this_session_is_unknown_or_fenced() {
 }
 
 #[test]
-fn of_an_epoch_that_is_too_old_it_can_not_be_told_whether_a_place_ran() {
+fn an_epoch_before_the_last_64_is_fenced_with_executed_unknown_unless_its_place_is_there() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     for epoch in 2..=65 {
@@ -107,7 +107,7 @@ fn of_an_epoch_that_is_too_old_it_can_not_be_told_whether_a_place_ran() {
 }
 
 #[test]
-fn a_session_that_nobody_took_over_is_unknown() {
+fn a_session_that_was_never_taken_over_is_session_unknown() {
     let mut world = World::new();
     world.send(&numbered(1, 1)).is_problem(410, "session-unknown", "unknown", "never");
     world.send(&post("/count").id("a")).is_executed(200);
@@ -116,7 +116,7 @@ fn a_session_that_nobody_took_over_is_unknown() {
 }
 
 #[test]
-fn a_session_answers_and_obeys_its_principal_alone() {
+fn another_principal_is_forbidden_in_every_request_to_a_session() {
     let mut world = world();
     world.send(&numbered(1, 1)).is_executed(200);
     for call in [
@@ -138,7 +138,7 @@ fn a_session_answers_and_obeys_its_principal_alone() {
 }
 
 #[test]
-fn a_place_stands_for_an_id_and_is_of_a_change_of_the_application() {
+fn a_place_beside_an_id_malformed_or_on_a_read_or_control_request_is_key_invalid() {
     let mut world = world();
     let session = "\"s\";epoch=1;seq=1";
     for call in [
@@ -157,7 +157,7 @@ fn a_place_stands_for_an_id_and_is_of_a_change_of_the_application() {
 }
 
 #[test]
-fn neither_the_fence_nor_the_age_of_a_request_keeps_a_place_from_running_and_a_deadline_does() {
+fn a_place_runs_though_its_first_sent_is_before_the_fence_but_not_past_its_deadline() {
     let mut world = World::with(|config| config.retention_s = 100).in_session();
     world.pass_s(90);
     world.send(&numbered(1, 1).first_sent_s(START_S - 500)).is_executed(200);
@@ -185,7 +185,7 @@ fn a_request_that_fails_takes_no_place_and_does_not_wedge_the_next() {
 }
 
 #[test]
-fn a_number_is_closed_by_a_cancellation_of_the_next() {
+fn a_cancellation_of_the_next_number_closes_it_and_of_a_taken_one_gets_its_outcome() {
     let mut world = world();
     assert_eq!(world.send(&cancel_place("a", 1, 1)).is_executed(200).json(), json!({ "state": "cancelled" }));
     world.send(&numbered(1, 1)).is_problem(410, "cancelled", "no", "never");
@@ -246,7 +246,7 @@ fn a_take_over_that_expects_an_older_epoch_fences_nobody() {
 }
 
 #[test]
-fn a_key_has_a_bounded_number_of_sessions_and_those_that_are_there_go_on() {
+fn a_key_refuses_sessions_beyond_its_limit_as_capacity_and_the_others_go_on() {
     let mut world = World::with(|config| config.sessions_max = 2);
     let named = |own: &str, name: &str| take_over_with(own, &format!("{{\"name\":\"{name}\"}}"));
     world.send(&named("a", "s")).is_taken_over(1, 0);
@@ -258,7 +258,7 @@ fn a_key_has_a_bounded_number_of_sessions_and_those_that_are_there_go_on() {
 }
 
 #[test]
-fn a_full_database_takes_no_place_and_replays() {
+fn a_full_database_refuses_new_places_as_capacity_and_replays_taken_ones() {
     let mut world = world();
     let first = world.send(&numbered(1, 1));
     world.restart_with(|config| config.bytes_max = 4096);
@@ -269,7 +269,7 @@ fn a_full_database_takes_no_place_and_replays() {
 }
 
 #[test]
-fn ids_that_are_acknowledged_with_a_place_are_taken() {
+fn ids_in_the_semel_ack_of_a_place_are_acknowledged_even_with_a_sequence_gap() {
     let mut world = world();
     world.send(&post("/count").id("a")).is_executed(200);
     world.send(&numbered(1, 1).ack("a")).is_executed(200);
@@ -281,7 +281,7 @@ fn ids_that_are_acknowledged_with_a_place_are_taken() {
 }
 
 #[test]
-fn an_epoch_is_the_highest_that_there_is_or_none() {
+fn a_take_over_beyond_the_highest_epoch_is_body_invalid_and_the_session_goes_on() {
     let mut world = world();
     world.database.tamper("UPDATE semel_meta SET epoch = 999999999999999");
     world.restart();
@@ -290,7 +290,7 @@ fn an_epoch_is_the_highest_that_there_is_or_none() {
 }
 
 #[test]
-fn a_row_that_can_not_be_read_is_no_session_that_begins_anew() {
+fn a_damaged_row_of_a_session_makes_its_request_unavailable_and_runs_nothing() {
     for (damage, call) in [
         ("UPDATE semel_places SET status = 999", numbered(1, 1)),
         ("UPDATE semel_sessions SET epochs = x'00'", take_over("b")),

@@ -52,7 +52,7 @@ fn a_record_takes_less_than_150_bytes_besides_its_outcome() {
 }
 
 #[test]
-fn a_text_that_is_long_is_stored_in_its_row_alone() {
+fn a_long_header_text_is_stored_in_each_record_and_not_as_a_shared_text() {
     let mut world = World::new();
     for n in 0..3 {
         // The first request has no desk, and writes its row by itself. The others have one.
@@ -63,7 +63,7 @@ fn a_text_that_is_long_is_stored_in_its_row_alone() {
 }
 
 #[test]
-fn of_requests_that_are_acknowledged_nothing_stays() {
+fn nothing_stays_of_requests_that_are_acknowledged() {
     let mut world = ledger();
     let count = requests(100_000);
     let (mut largest, started) = (0, Instant::now());
@@ -170,7 +170,7 @@ fn swept(world: &mut World) -> Swept {
 }
 
 #[test]
-fn no_request_waits_for_more_than_a_page_of_what_is_due_at_once() {
+fn no_request_sweeps_more_than_a_page_of_many_records_that_are_due_at_once() {
     let count = requests(10_000);
     let mut world = crowded(count, START_S);
     world.pass_s(86_402);
@@ -185,7 +185,7 @@ fn no_request_waits_for_more_than_a_page_of_what_is_due_at_once() {
 }
 
 #[test]
-fn a_million_that_are_not_due_cost_a_request_nothing() {
+fn many_records_that_are_not_due_cost_a_request_nothing() {
     let count = requests(10_000);
     let mut world = crowded(count, START_S);
     world.pass_s(86_000);

@@ -146,7 +146,7 @@ fn said(replies: &[Reply]) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn requests_of_one_commit_load_and_store_once_and_each_sees_those_before() {
+fn requests_of_one_commit_load_and_store_a_state_once_and_each_sees_those_before() {
     let mut world = world();
     let group = world.group(&[add("a"), add("b"), add("c")]).expect("one commit");
     assert_eq!(said(&group), [json!([2, 1]), json!([3, 1]), json!([4, 1])]);
@@ -159,7 +159,7 @@ fn requests_of_one_commit_load_and_store_once_and_each_sees_those_before() {
 }
 
 #[test]
-fn what_fails_is_undone_by_itself() {
+fn a_request_that_fails_changes_no_state_and_those_around_it_keep_their_changes() {
     for path in ["/fails", "/panics"] {
         let mut world = world();
         assert!(world.group(&[add("a"), post(path).id("b"), add("c")]).is_none(), "each is to run by itself");
@@ -178,7 +178,7 @@ fn what_fails_is_undone_by_itself() {
 }
 
 #[test]
-fn what_is_undone_acknowledges_and_leaves_nothing_of_the_state() {
+fn a_rolled_back_request_applies_its_acknowledgement_and_leaves_the_state_unchanged() {
     let mut world = world();
     let before = world.row("first", "state");
     assert_eq!(world.send(&post("/fails").id("a").ack("first")).only("semel-status"), "rolled-back");
@@ -187,7 +187,7 @@ fn what_is_undone_acknowledges_and_leaves_nothing_of_the_state() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_kept_in_no_part_and_keeps_nobody_else_from_theirs() {
+fn a_request_whose_state_can_not_be_stored_is_rolled_back_and_others_keep_theirs() {
     let mut world = world();
     assert!(world.group(&[add("a"), post("/unlucky").id("b")]).is_none());
     let refused = world.send(&post("/unlucky").id("b"));
@@ -198,7 +198,7 @@ fn what_cannot_be_stored_is_kept_in_no_part_and_keeps_nobody_else_from_theirs() 
 }
 
 #[test]
-fn statements_of_the_handlers_own_see_it_and_are_seen() {
+fn sql_statements_of_a_handler_see_its_state_and_the_state_sees_them() {
     let paths = [
         ("/own/read", json!([3, 3]), (3, 3)),
         ("/own/write", json!([13, 11]), (13, 11)),
@@ -220,7 +220,7 @@ fn statements_of_the_handlers_own_see_it_and_are_seen() {
 }
 
 #[test]
-fn a_transaction_within_that_is_undone_undoes_what_was_put_there_and_no_more() {
+fn an_undone_nested_transaction_undoes_only_what_it_put_into_the_state() {
     let mut world = world();
     assert_eq!(world.send(&post("/nested/undone").id("a")).json(), json!([3, 1]));
     assert_eq!(committed(&world), (3, 1));
@@ -233,7 +233,7 @@ fn a_transaction_within_that_is_undone_undoes_what_was_put_there_and_no_more() {
 }
 
 #[test]
-fn a_read_sees_it_and_whatever_it_puts_is_undone() {
+fn a_read_sees_the_state_and_what_it_puts_is_undone() {
     let mut world = world();
     let reply = world.send(&get("/tally"));
     reply.is_read(200);
@@ -244,7 +244,7 @@ fn a_read_sees_it_and_whatever_it_puts_is_undone() {
 }
 
 #[test]
-fn of_a_key_that_is_deleted_nothing_comes_back() {
+fn after_the_deletion_of_a_key_its_state_begins_anew() {
     let mut world = world();
     let deleted = world.group(&[add("a"), admin::delete_key("own")]);
     assert!(deleted.is_some(), "one commit");
@@ -253,7 +253,7 @@ fn of_a_key_that_is_deleted_nothing_comes_back() {
 }
 
 #[test]
-fn what_was_put_while_the_disk_failed_is_known_to_nobody() {
+fn a_state_that_was_put_in_a_failed_commit_is_forgotten() {
     for beginning in ["INSERT OR REPLACE INTO tally", "COMMIT"] {
         let mut world = world();
         world.database.fail_at(beginning, 1);
@@ -264,7 +264,7 @@ fn what_was_put_while_the_disk_failed_is_known_to_nobody() {
 }
 
 #[test]
-fn places_of_a_session_in_one_commit_store_once() {
+fn places_of_a_session_in_one_commit_store_the_state_once() {
     let mut world = world();
     world.send(&semel_support::session::take_over("take-over")).is_executed(200);
     for from in [0, 64, 128] {

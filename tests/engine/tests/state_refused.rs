@@ -95,7 +95,7 @@ fn balance(world: &World<Account>) -> i64 {
 }
 
 #[test]
-fn what_the_table_refuses_is_refused_whoever_comes_after_it() {
+fn a_state_that_the_table_refuses_rolls_back_its_request_whatever_comes_after_it() {
     let withdrawals = ["a", "b"].map(|id| post("/withdraw").id(id));
     let calls: Vec<Call> = withdrawals.into_iter().chain([post("/deposit").id("c")]).collect();
     let mut world = world();
@@ -107,7 +107,7 @@ fn what_the_table_refuses_is_refused_whoever_comes_after_it() {
 }
 
 #[test]
-fn types_of_the_same_rows_see_what_the_others_have_put() {
+fn state_types_of_the_same_rows_see_what_the_others_have_put() {
     let paths = ["/deposit", "/total", "/doubled", "/deposit", "/total", "/withdraw", "/doubled", "/total"];
     let calls: Vec<Call> = paths.iter().enumerate().map(|(n, path)| post(path).id(&n.to_string())).collect();
     let mut alone = world();

@@ -80,7 +80,7 @@ fn sum(world: &World<Adds>) -> i64 {
 }
 
 #[test]
-fn what_fails_has_written_nothing_by_then() {
+fn a_request_that_fails_in_a_states_only_handler_has_stored_no_state() {
     for path in ["/fails", "/rejected"] {
         let mut world = world();
         world.send(&post(path).id("own")).is_problem(500, "rolled-back", "no", "same-id");
@@ -91,7 +91,7 @@ fn what_fails_has_written_nothing_by_then() {
 }
 
 #[test]
-fn tables_that_are_made_first_go_with_what_fails() {
+fn tables_made_for_a_failing_request_of_a_states_only_handler_are_rolled_back() {
     let mut world = World::of(Adds, Config { open: true, ..Config::default() });
     // The layer's tables exist, and the handler's don't.
     let cancellation = post("/semel/v1/keys/add/cancel").id("cancels").body(r#"{"id":"other"}"#);
@@ -105,7 +105,7 @@ fn tables_that_are_made_first_go_with_what_fails() {
 }
 
 #[test]
-fn what_it_keeps_and_its_record_are_there_together_or_neither_is() {
+fn the_state_and_the_record_of_a_request_are_stored_together_or_not_at_all() {
     let mut world = world();
     world.send(&post("/unlucky").id("own")).is_problem(503, "unavailable", "unknown", "same-id");
     assert_eq!(sum(&world), 1);

@@ -42,7 +42,7 @@ fn an_id_that_ended_the_process_twice_may_still_run() {
 }
 
 #[test]
-fn a_start_that_ended_the_process_counts_also_where_its_id_comes_back_to_an_object_that_is_no_longer_young() {
+fn starts_that_ended_the_process_count_even_if_the_next_attempt_is_not_suspected() {
     let mut world = World::new();
     for _ in 0..3 {
         ends(&mut world, &change("a"));
@@ -72,7 +72,7 @@ fn ends_of_the_process_and_panics_are_counted_together() {
 }
 
 #[test]
-fn a_start_that_is_refused_or_fails_was_no_crash() {
+fn a_counted_start_that_is_refused_or_fails_is_no_crash() {
     let late = change("a").deadline_ms(START_MS - 1);
     let unknown = post("/not-found").id("a");
     for (call, trouble, code) in [
@@ -96,7 +96,7 @@ fn a_start_that_is_refused_or_fails_was_no_crash() {
 }
 
 #[test]
-fn a_crash_is_counted_though_the_deadline_of_its_attempt_has_passed_meanwhile() {
+fn a_crash_is_counted_even_if_the_deadline_of_its_attempt_has_passed() {
     let mut world = World::new().in_session();
     let deadline_ms = world.wall_ms + 1_000;
     world.pass_ms(2_000);
@@ -110,7 +110,7 @@ fn a_crash_is_counted_though_the_deadline_of_its_attempt_has_passed_meanwhile() 
 }
 
 #[test]
-fn who_is_told_that_an_id_is_anothers_takes_away_nothing_that_was_counted_of_it() {
+fn a_refused_attempt_of_another_principal_does_not_take_back_a_counted_start() {
     let mut world = World::new();
     for _ in 0..3 {
         world.start(&change("a"));
@@ -123,7 +123,7 @@ fn who_is_told_that_an_id_is_anothers_takes_away_nothing_that_was_counted_of_it(
 }
 
 #[test]
-fn what_was_started_for_an_attempt_without_first_sent_is_protected_as_such_whatever_comes_of_it() {
+fn an_id_started_without_first_sent_stays_a_retention_longer_than_a_later_first_sent_says() {
     let retention_s = 1_000;
     let world = || World::with(|config| config.retention_s = retention_s);
     let dated = change("a").first_sent_s(START_S);
@@ -143,7 +143,7 @@ fn what_was_started_for_an_attempt_without_first_sent_is_protected_as_such_whate
 }
 
 #[test]
-fn a_start_that_cannot_be_counted_is_unavailable_and_what_was_counted_before_stays() {
+fn a_start_that_can_not_be_counted_is_unavailable_and_earlier_counts_stay() {
     let mut world = World::new().in_session();
     for call in [change("a"), numbered_of(SESSION, 1)] {
         for _ in 0..2 {
@@ -160,7 +160,7 @@ fn a_start_that_cannot_be_counted_is_unavailable_and_what_was_counted_before_sta
 }
 
 #[test]
-fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
+fn a_start_whose_commit_failed_in_a_living_object_is_no_crash() {
     for looks_first in [false, true] {
         let mut world = World::new();
         world.send(&change("other")).is_executed(200);
@@ -175,7 +175,7 @@ fn a_start_whose_storage_failed_in_an_object_that_lives_was_no_crash() {
 }
 
 #[test]
-fn nor_was_it_where_another_starts_before_it_comes_again() {
+fn a_start_whose_commit_failed_is_no_crash_even_if_another_request_starts_next() {
     let mut world = World::new().in_session();
     for next in [change("b0"), change("b1"), numbered_of(SESSION, 1), change("b3"), change("b4")] {
         world.start(&change("a"));
@@ -188,7 +188,7 @@ fn nor_was_it_where_another_starts_before_it_comes_again() {
 }
 
 #[test]
-fn nor_was_it_where_its_session_is_taken_over_before_it_comes_again() {
+fn a_start_whose_commit_failed_is_no_crash_even_after_a_take_over_of_its_session() {
     let mut world = World::new().in_session();
     for epoch in 1..=3 {
         let call = numbered(epoch, 1);
@@ -202,7 +202,7 @@ fn nor_was_it_where_its_session_is_taken_over_before_it_comes_again() {
 }
 
 #[test]
-fn a_crash_before_a_start_that_failed_stays_counted_where_another_starts() {
+fn a_crash_before_a_start_whose_commit_failed_stays_counted_when_another_starts() {
     let mut world = World::new();
     for n in 0..2 {
         ends(&mut world, &change("a"));
@@ -218,7 +218,7 @@ fn a_crash_before_a_start_that_failed_stays_counted_where_another_starts() {
 }
 
 #[test]
-fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
+fn a_late_attempt_that_is_refused_does_not_take_back_the_start_of_a_dead_object() {
     let mut world = World::new();
     for _ in 0..3 {
         ends(&mut world, &change("a"));
@@ -232,7 +232,7 @@ fn a_refusal_does_not_take_back_the_start_of_an_object_that_died() {
 }
 
 #[test]
-fn nor_does_one_of_a_place_of_a_session() {
+fn a_late_attempt_of_a_place_does_not_take_back_the_start_of_a_dead_object() {
     let mut world = World::new().in_session();
     for _ in 0..3 {
         ends(&mut world, &numbered_of(SESSION, 1));
@@ -246,7 +246,7 @@ fn nor_does_one_of_a_place_of_a_session() {
 }
 
 #[test]
-fn crashes_before_a_start_that_failed_stay_counted() {
+fn crashes_before_a_rolled_back_start_stay_counted() {
     let mut world = World::new();
     world.crashed(&change("a"));
     world.crashed(&change("a"));
@@ -257,7 +257,7 @@ fn crashes_before_a_start_that_failed_stay_counted() {
 }
 
 #[test]
-fn failures_after_a_crash_are_no_crashes() {
+fn rolled_back_attempts_after_a_crash_are_not_counted_as_crashes() {
     let mut world = World::new();
     world.crashed(&change("a"));
     failing(&world, Trouble::Fails);
@@ -280,7 +280,7 @@ fn a_start_changes_nothing_for_an_id_that_has_an_outcome() {
 }
 
 #[test]
-fn of_what_has_an_outcome_it_is_known_and_of_what_may_run_nothing_is() {
+fn has_outcome_is_true_of_settled_requests_only_and_false_if_the_storage_was_not_read() {
     let mut world = World::new().in_session();
     let numbered = |seq| numbered_of(SESSION, seq);
     let has = |world: &World, call: &Call| world.has_outcome(&call.headers());
@@ -310,7 +310,7 @@ fn of_what_has_an_outcome_it_is_known_and_of_what_may_run_nothing_is() {
 }
 
 #[test]
-fn a_suspect_belongs_to_its_principal() {
+fn another_principal_gets_fingerprint_mismatch_for_a_suspect() {
     let mut world = World::new();
     world.crashed(&change("a"));
     let mismatch = (422, "fingerprint-mismatch", "no", "after-fix");
@@ -321,7 +321,7 @@ fn a_suspect_belongs_to_its_principal() {
 }
 
 #[test]
-fn a_suspect_has_its_place_in_a_key_that_is_full() {
+fn a_suspect_that_fills_its_key_may_run_and_a_full_key_takes_no_other_suspect() {
     let mut world = World::with(|config| config.records_max = 1);
     world.start(&change("a"));
     world.send(&change("a")).is_executed(200);
@@ -331,7 +331,7 @@ fn a_suspect_has_its_place_in_a_key_that_is_full() {
 }
 
 #[test]
-fn what_the_attempts_before_a_crash_carried_still_counts() {
+fn a_tombstone_stays_for_a_crashed_attempt_without_first_sent_and_deadline() {
     let mut world = World::with(|config| config.retention_s = 1000);
     // The crashed attempt had neither deadline nor first-sent, and a copy of it may be on its way.
     world.crashed(&change("a"));
@@ -345,7 +345,7 @@ fn what_the_attempts_before_a_crash_carried_still_counts() {
 }
 
 #[test]
-fn a_crashed_attempt_without_a_deadline_stands_for_all_of_its_id() {
+fn a_tombstone_stays_for_a_crashed_attempt_without_a_deadline() {
     let mut world = World::with(|config| config.retention_s = 1000);
     world.crashed(&change("a").first_sent_s(START_S));
     world.send(&change("a").first_sent_s(START_S).deadline_ms(START_MS)).is_executed(200);
@@ -359,7 +359,7 @@ fn a_crashed_attempt_without_a_deadline_stands_for_all_of_its_id() {
 }
 
 #[test]
-fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() {
+fn only_a_change_that_may_be_older_than_its_young_object_or_a_place_is_a_suspect() {
     let at = |first_sent_s: Option<i64>, age_ms: i64| {
         let mut headers = Headers::from_iter([("idempotency-key", "a")]);
         if let Some(first_sent_s) = first_sent_s {
@@ -391,7 +391,7 @@ fn only_changes_with_an_id_that_may_be_older_than_a_young_object_are_suspects() 
 }
 
 #[test]
-fn where_the_clock_of_the_key_is_ahead_of_its_machines_a_request_is_as_suspect_as_ever() {
+fn a_request_whose_first_sent_is_far_ahead_of_the_machines_clock_is_a_suspect() {
     // The header that names the request, and its times by the key's clock.
     let of = |(name, value): (&str, &str), sent_s: Option<i64>, deadline_ms: i64| {
         let mut headers = Headers::from_iter([(name, value)]);
@@ -417,7 +417,7 @@ fn where_the_clock_of_the_key_is_ahead_of_its_machines_a_request_is_as_suspect_a
 }
 
 #[test]
-fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
+fn a_session_that_has_executed_a_place_in_this_object_is_no_suspect() {
     let place = |name: &str, seq: i64| numbered_of(name, seq).headers();
     let mut suspects = Suspects::default();
     let has = |suspects: &Suspects, headers: &Headers| {
@@ -442,7 +442,7 @@ fn a_session_that_has_gone_on_here_has_ended_no_object_before() {
 }
 
 #[test]
-fn a_session_is_known_again_whatever_its_name_has_in_it() {
+fn a_session_that_has_gone_on_is_recognised_whatever_characters_its_name_has() {
     let mut executed = Answer::changed();
     executed.headers = Headers::from_iter([("semel-status", "executed")]);
     let mut suspects = Suspects::default();
@@ -464,7 +464,7 @@ fn numbered_of(name: &str, seq: i64) -> Call {
 }
 
 #[test]
-fn a_start_that_this_object_counted_is_no_dead_objects_though_it_has_forgotten_it() {
+fn a_start_is_no_crash_if_the_host_says_that_this_object_counted_it() {
     let mut world = World::new();
     for _ in 0..4 {
         world.start(&change("a"));
@@ -484,7 +484,7 @@ fn a_start_that_this_object_counted_is_no_dead_objects_though_it_has_forgotten_i
 }
 
 #[test]
-fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malformed_says_nothing() {
+fn a_recent_well_formed_first_sent_makes_a_request_new_and_no_suspect_and_nothing_else_does() {
     let place = r#"semel-session:"x";epoch=1;seq=1"#;
     for more in ["idempotency-key:\"a\"", place] {
         for (sent, expected) in [
@@ -510,7 +510,7 @@ fn what_says_that_it_is_new_would_be_no_suspect_of_anything_and_what_is_malforme
 }
 
 #[test]
-fn of_too_many_sessions_it_is_forgotten_that_they_have_gone_on() {
+fn an_object_remembers_at_most_4096_sessions_that_have_gone_on() {
     let mut executed = Answer::changed();
     executed.headers = Headers::from_iter([("semel-status", "executed")]);
     let mut suspects = Suspects::default();
@@ -525,7 +525,7 @@ fn of_too_many_sessions_it_is_forgotten_that_they_have_gone_on() {
 }
 
 #[test]
-fn of_too_many_starts_an_object_forgets_that_they_are_its_own() {
+fn an_object_remembers_at_most_64_of_its_own_starts() {
     let started = |seq: i64| Started::Place { session: 1, epoch: 1, seq };
     let mut own = Own::default();
     for seq in 0..64 {

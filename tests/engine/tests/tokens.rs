@@ -66,7 +66,7 @@ fn a_token_of_each_algorithm_tells_the_principal() {
 }
 
 #[test]
-fn a_token_of_which_any_character_is_another_is_refused() {
+fn a_token_with_any_character_changed_cut_off_or_added_is_refused() {
     for signer in Signer::ALL {
         let token = signer.token(&claims("alice"));
         for at in 0..token.len() {
@@ -103,7 +103,7 @@ fn alg_none_is_refused_however_it_is_written() {
 }
 
 #[test]
-fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
+fn the_refusal_of_an_unsupported_algorithm_names_the_supported_ones() {
     // Fetched keys of these algorithms are left out, so the refusal must not say that nobody has such a key.
     for alg in ["PS256", "RS512", "ES384", "Ed448"] {
         let header = json!({ "alg": alg, "kid": "of-the-issuer" }).to_string();
@@ -116,7 +116,7 @@ fn a_token_of_an_algorithm_that_is_not_taken_is_told_which_are() {
 }
 
 #[test]
-fn ed25519_is_what_rfc_9864_calls_it_in_tokens_too_and_of_no_other_key() {
+fn alg_ed25519_is_accepted_for_an_ed25519_key_and_for_no_other() {
     for signer in Signer::ALL {
         let header = json!({ "alg": "Ed25519", "kid": signer.kid() }).to_string();
         let token = signer.token_with(&header, &claims("alice").to_string());
@@ -142,7 +142,7 @@ fn a_key_is_never_used_for_another_algorithm() {
 }
 
 #[test]
-fn a_public_key_is_no_secret() {
+fn a_public_key_is_never_used_as_a_secret_of_hs256() {
     // An attacker has the bytes of a public key, in every form, and uses them as a secret of HS256.
     for public in [Signer::Rs256(0x87), Signer::Es256(7), Signer::EdDsa(7)] {
         let jwk = public.jwk();
@@ -164,7 +164,7 @@ fn a_public_key_is_no_secret() {
 }
 
 #[test]
-fn a_key_in_the_token_or_an_address_of_one_is_not_looked_at() {
+fn jwk_jku_and_x5u_in_the_header_of_a_token_are_ignored() {
     let own = Signer::EdDsa(9);
     for more in [
         json!({ "jwk": own.jwk() }),
@@ -178,7 +178,7 @@ fn a_key_in_the_token_or_an_address_of_one_is_not_looked_at() {
 }
 
 #[test]
-fn a_header_that_is_critical_doubled_or_names_no_key_is_refused() {
+fn a_header_with_crit_a_doubled_member_an_unknown_kid_or_malformed_json_is_refused() {
     let signer = Signer::Hs256(7);
     let kid = signer.kid();
     for (header, why) in [
@@ -198,7 +198,7 @@ fn a_header_that_is_critical_doubled_or_names_no_key_is_refused() {
 }
 
 #[test]
-fn a_token_lasts_from_nbf_to_exp_with_a_little_leeway() {
+fn a_token_is_valid_from_nbf_to_exp_with_30_s_of_leeway() {
     let signer = Signer::Hs256(7);
     for (claims, why) in [
         (with(&json!({ "exp": START_S - 30 })), "expired"),
@@ -222,7 +222,7 @@ fn a_token_lasts_from_nbf_to_exp_with_a_little_leeway() {
 }
 
 #[test]
-fn a_token_that_was_verified_ends_all_the_same() {
+fn a_token_that_was_verified_before_still_expires() {
     let mut gate = gate();
     let headers = bearer(&Signer::Es256(7).token(&claims("alice")));
     assert!(admitted(&mut gate, &headers, START_MS).is_ok());
@@ -231,7 +231,7 @@ fn a_token_that_was_verified_ends_all_the_same() {
 }
 
 #[test]
-fn a_token_is_for_this_audience_and_of_this_issuer() {
+fn a_token_needs_the_audience_of_the_server_and_its_issuer_if_one_is_set() {
     let signer = Signer::EdDsa(7);
     for (aud, is_let_in) in [
         (json!(AUDIENCE), true),
@@ -257,7 +257,7 @@ fn a_token_is_for_this_audience_and_of_this_issuer() {
 }
 
 #[test]
-fn a_sub_is_printable_and_not_reserved() {
+fn a_sub_needs_1_to_255_printable_characters_and_must_not_be_reserved() {
     let signer = Signer::Hs256(7);
     let long = "x".repeat(255);
     for sub in ["a", " ", "a b\"\\", "SEMEL:admin", "semel", long.as_str()] {
@@ -280,7 +280,7 @@ fn a_sub_is_printable_and_not_reserved() {
 }
 
 #[test]
-fn bombs_are_refused() {
+fn tokens_that_nest_too_deep_overflow_a_number_or_are_too_long_are_refused() {
     let signer = Signer::Hs256(7);
     let header = json!({ "alg": "HS256", "kid": signer.kid() }).to_string();
     let valid = claims("alice").to_string();
@@ -298,7 +298,7 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn credentials_are_one_bearer_token() {
+fn credentials_must_be_exactly_one_bearer_token() {
     let token = Signer::Hs256(7).token(&claims("alice"));
     let mut gate = gate();
     let lines = |lines: &[&str]| Headers::from_iter(lines.iter().map(|line| ("authorization", *line)));
@@ -323,7 +323,7 @@ fn credentials_are_one_bearer_token() {
 }
 
 #[test]
-fn of_a_key_the_host_is_told_what_its_algorithm_takes_and_nothing_else() {
+fn the_host_gets_only_the_members_of_a_key_that_its_algorithm_needs() {
     for signer in [Signer::Rs256(0x87), Signer::Es256(7), Signer::EdDsa(7)] {
         let mut jwk = signer.jwk();
         for more in ["d", "x5c", "alg_", "ext"] {
@@ -344,7 +344,7 @@ fn of_a_key_the_host_is_told_what_its_algorithm_takes_and_nothing_else() {
 }
 
 #[test]
-fn what_was_said_of_a_signature_is_said_of_that_token_alone_and_once() {
+fn a_signature_check_counts_for_its_token_alone_and_only_a_valid_one_is_remembered() {
     let mut gate = gate();
     let [alices, bobs] = ["alice", "bob"].map(|sub| bearer(&Signer::Rs256(0x87).token(&claims(sub))));
     let asked = |gate: &mut Gate, headers: &Headers| {

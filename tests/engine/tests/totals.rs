@@ -45,7 +45,7 @@ fn is_kept(world: &World) -> bool {
 }
 
 #[test]
-fn an_object_that_starts_counts_no_rows_that_were_counted() {
+fn a_new_object_takes_the_kept_totals_and_counts_no_rows() {
     let mut world = crowded();
     assert!(is_kept(&world));
     let counted = world.count().expect("a count");
@@ -70,7 +70,7 @@ fn uncounted() -> World {
 }
 
 #[test]
-fn an_object_looks_at_its_rows_in_bounded_pages_and_knows_what_one_turn_would_have_told() {
+fn a_new_object_counts_its_rows_in_bounded_pages_with_the_same_result_as_at_once() {
     let mut at_once = uncounted();
     let counted = at_once.count().expect("a count");
     let mut paged = uncounted();
@@ -91,7 +91,7 @@ fn an_object_looks_at_its_rows_in_bounded_pages_and_knows_what_one_turn_would_ha
 }
 
 #[test]
-fn who_asks_an_object_that_is_still_looking_at_its_rows_gets_the_same_answer() {
+fn a_request_to_an_object_that_is_still_counting_gets_the_same_answer() {
     let mut world = uncounted();
     assert!(world.open().expect("a page"));
     world.send(&change("n9999")).is_problem(422, "fingerprint-mismatch", "no", "after-fix");
@@ -100,7 +100,7 @@ fn who_asks_an_object_that_is_still_looking_at_its_rows_gets_the_same_answer() {
 }
 
 #[test]
-fn what_is_kept_is_written_once() {
+fn kept_totals_are_not_written_again_at_the_next_alarm() {
     let mut world = crowded();
     world.wake().expect("it wakes");
     assert!(is_kept(&world));
@@ -110,7 +110,7 @@ fn what_is_kept_is_written_once() {
 }
 
 #[test]
-fn of_few_rows_nothing_is_kept() {
+fn no_totals_are_kept_of_few_rows() {
     let mut world = World::new();
     world.send(&change("first")).is_executed(200);
     world.wake().expect("it wakes");
@@ -118,7 +118,7 @@ fn of_few_rows_nothing_is_kept() {
 }
 
 #[test]
-fn whatever_changes_a_row_takes_away_what_was_kept_in_the_same_commit() {
+fn any_change_of_a_row_drops_the_kept_totals_until_the_object_is_left_alone() {
     let calls: [(&str, Act); 10] = [
         ("an execution", |world| drop(world.send(&change("new")))),
         ("an acknowledgement", |world| drop(world.send(&get("/count").ack_until("first", UNTIL_MS)))),
@@ -150,7 +150,7 @@ fn whatever_changes_a_row_takes_away_what_was_kept_in_the_same_commit() {
 }
 
 #[test]
-fn a_crash_at_any_statement_leaves_what_is_so_or_nothing() {
+fn a_crash_at_any_statement_leaves_correct_totals_or_none() {
     let calls: [fn(&mut World); 3] = [
         |world| drop(world.send(&change("new").ack_until("first", UNTIL_MS))),
         |world| drop(world.forget(START_S + 5)),
@@ -177,7 +177,7 @@ fn a_crash_at_any_statement_leaves_what_is_so_or_nothing() {
 }
 
 #[test]
-fn a_sweep_without_requests_keeps_it_up_page_by_page() {
+fn a_sweep_without_requests_keeps_the_totals_correct_page_by_page() {
     let mut world = crowded();
     world.pass_s(RETENTION_S + 2);
     let mut pages = 0;
@@ -194,7 +194,7 @@ fn a_sweep_without_requests_keeps_it_up_page_by_page() {
 }
 
 #[test]
-fn what_is_due_by_another_retention_or_a_moved_fence_leaves_after_a_start() {
+fn a_new_object_with_kept_totals_sweeps_rows_due_by_a_shorter_retention_or_a_forget() {
     let mut shorter = crowded();
     shorter.restart_with(|config| config.retention_s = 10);
     shorter.pass_s(12);
@@ -209,7 +209,7 @@ fn what_is_due_by_another_retention_or_a_moved_fence_leaves_after_a_start() {
 }
 
 #[test]
-fn what_records_carry_is_known_after_a_start_as_long_as_it_lasts() {
+fn a_new_object_with_kept_totals_knows_the_packed_tombstones_that_records_carry() {
     let mut world = crowded();
     world.send(&change("carries").ack_until("first", UNTIL_MS)).is_executed(200);
     world.wake().expect("it wakes");
@@ -241,7 +241,7 @@ fn with_sessions() -> World {
 }
 
 #[test]
-fn an_object_that_starts_looks_at_no_session_that_was_counted() {
+fn a_new_object_with_kept_totals_looks_at_no_rows_of_sessions() {
     let mut world = with_sessions();
     let kept = |world: &World| world.database.query("SELECT sessions, used_ms, clock_ms FROM semel_totals");
     let expected = [TOTALS_ROWS_MIN + 1, START_MS, START_MS + 7_000].map(Value::from);
@@ -263,7 +263,7 @@ fn an_object_that_starts_looks_at_no_session_that_was_counted() {
 }
 
 #[test]
-fn sessions_become_stubs_when_they_would_by_what_was_kept_of_them_and_by_another_retention() {
+fn with_kept_totals_sessions_become_stubs_in_their_time_and_by_a_shorter_retention() {
     let mut world = with_sessions();
     world.restart();
     world.pass_s(RETENTION_S - 7);

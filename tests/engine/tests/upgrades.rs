@@ -101,7 +101,7 @@ fn dump(world: &World) -> String {
 }
 
 #[test]
-fn the_tables_of_this_version_are_as_its_fixture_has_them() {
+fn the_tables_of_this_schema_version_equal_its_fixture() {
     let found = dump(&play(SCHEMA_VERSION));
     if let Ok(path) = std::env::var("SEMEL_FIXTURE") {
         std::fs::write(format!("../../{path}"), &found).expect("a fixture");
@@ -173,7 +173,7 @@ fn answers(world: &mut World, version: i64) -> Vec<Reply> {
 }
 
 #[test]
-fn the_tables_of_every_version_say_what_they_said_and_count_and_lapse_as_they_would_have() {
+fn a_key_with_the_tables_of_any_version_answers_counts_and_lapses_as_one_of_this_version() {
     for (version, fixture) in (1..).zip(VERSIONS) {
         let mut now = play(version);
         let expected = answers(&mut now, version);
@@ -189,7 +189,7 @@ fn the_tables_of_every_version_say_what_they_said_and_count_and_lapse_as_they_wo
 }
 
 #[test]
-fn an_upgrade_that_ends_at_any_statement_leaves_the_old_tables_or_the_new_ones() {
+fn an_upgrade_that_crashes_at_any_statement_leaves_the_old_tables_or_the_new_ones() {
     let upgraded = |world: &World| world.database.number("SELECT engine_version FROM semel_meta") == SCHEMA_VERSION;
     for fixture in &VERSIONS[..VERSIONS.len() - 1] {
         let mut whole = open(fixture);
@@ -221,7 +221,7 @@ fn an_upgrade_that_ends_at_any_statement_leaves_the_old_tables_or_the_new_ones()
 }
 
 #[test]
-fn an_upgrade_that_fails_is_unavailable_and_is_tried_again() {
+fn a_request_whose_upgrade_fails_is_unavailable_and_the_next_one_upgrades_the_tables() {
     for n in 0..14 {
         let mut world = open(VERSIONS[0]);
         world.database.fail(n);

@@ -40,22 +40,22 @@ fn is_of_effects(scope: &str) -> bool {
 }
 
 #[test]
-fn each_rule_of_effects_that_leave_that_does_not_hold_yields_a_counter_example() {
+fn each_rule_of_effects_yields_a_counter_example_when_it_is_switched_off() {
     are_caught(is_of_effects);
 }
 
 #[test]
-fn each_rule_of_the_server_that_does_not_hold_yields_a_counter_example() {
+fn each_rule_of_the_server_yields_a_counter_example_when_it_is_switched_off() {
     are_caught(|scope| tab_scopes::named(scope).is_none() && !is_of_sessions(scope) && !is_of_effects(scope));
 }
 
 #[test]
-fn each_rule_of_the_clients_sessions_that_does_not_hold_yields_a_counter_example() {
+fn each_rule_of_the_clients_sessions_yields_a_counter_example_when_it_is_switched_off() {
     are_caught(is_of_sessions);
 }
 
 #[test]
-fn each_rule_of_the_client_that_does_not_hold_yields_a_counter_example() {
+fn each_rule_of_the_client_yields_a_counter_example_when_it_is_switched_off() {
     are_caught(|scope| tab_scopes::named(scope).is_some());
 }
 
@@ -72,7 +72,7 @@ fn each_flaw_of_a_host_that_commits_together_yields_a_counter_example() {
 /// No known rule keeps a session from going on, so here the key itself does: another session may take the only room that there
 /// is.
 #[test]
-fn a_session_that_nobody_can_go_on_with_is_found() {
+fn the_model_checker_finds_a_session_that_nobody_can_go_on_with() {
     let full = scopes::named("full session").expect("a scope of that name");
     let letters = Letters { scope: Scope { before: Vec::new(), ..full }, without: None };
     let checker = letters.checker().spawn_bfs().join();

@@ -122,282 +122,282 @@ fn hold_in_remotes(name: &str) {
 }
 
 #[test]
-fn what_the_fence_has_passed_never_runs_again() {
+fn a_request_that_is_older_than_the_fence_never_runs_again_even_if_the_clock_falls_back() {
     hold_in_letters("fence");
 }
 
 #[test]
-fn of_a_careless_client_what_was_seen_is_protected() {
+fn attempts_that_the_key_has_seen_protect_a_client_that_breaks_its_first_sent_and_deadline() {
     hold_in_letters("careless");
 }
 
 #[test]
-fn what_an_administrator_forgets_never_runs_again() {
+fn a_request_with_a_first_sent_that_an_administrator_has_forgotten_never_runs_again() {
     hold_in_letters("forget");
 }
 
 #[test]
-fn what_an_administrator_deletes_is_gone_and_never_runs_again() {
+fn nothing_that_an_administrator_deletes_or_cancels_runs_again_and_others_are_refused() {
     hold_in_letters("administrator");
 }
 
 #[test]
-fn what_was_cancelled_never_runs_and_what_ran_is_never_called_cancelled() {
+fn a_cancelled_request_never_runs_and_one_that_ran_is_never_reported_as_cancelled() {
     hold_in_letters("cancel");
 }
 
 #[test]
-fn a_record_answers_and_obeys_only_its_principal() {
+fn a_record_answers_only_its_principal_and_only_its_principal_can_acknowledge_it() {
     hold_in_letters("principals");
 }
 
 #[test]
-fn an_execution_that_is_not_committed_leaves_nothing_and_who_waits_for_it_is_decided_anew() {
+fn an_uncommitted_execution_leaves_nothing_and_a_duplicate_that_waits_is_decided_anew() {
     hold_in_letters("turns");
 }
 
 #[test]
-fn what_was_acknowledged_never_runs_again_wherever_its_tombstone_is_packed() {
+fn an_acknowledged_request_never_runs_again_whether_its_tombstone_is_packed_or_not() {
     hold_in_letters("packed");
 }
 
 #[test]
-fn what_was_acknowledged_never_runs_again_though_its_key_is_deleted() {
+fn an_acknowledged_request_never_runs_again_after_its_key_is_deleted() {
     hold_in_letters("deleted key");
 }
 
 #[test]
-fn a_handler_that_fails_or_crashes_leaves_nothing_and_a_full_key_refuses() {
+fn a_handler_that_fails_or_crashes_leaves_no_effect_and_a_full_key_refuses() {
     hold_in_letters("handler");
 }
 
 #[test]
-fn what_ends_the_process_again_and_again_never_runs_again_and_nobody_else_is_blamed() {
+fn a_request_that_keeps_ending_the_process_is_poisoned_and_no_other_is_blamed() {
     hold_in_letters("suspects");
 }
 
 #[test]
-fn two_holders_of_a_session_take_each_number_once_and_the_older_one_takes_none() {
+fn each_number_of_a_session_is_taken_once_and_a_fenced_holder_takes_none() {
     hold_in_letters("sessions");
 }
 
 #[test]
-fn a_session_answers_and_obeys_its_owner_and_its_numbers_are_closed() {
+fn only_the_owner_of_a_session_uses_it_and_a_closed_place_never_runs() {
     hold_in_letters("session owner");
 }
 
 #[test]
-fn an_idle_session_runs_nothing_again_and_a_forgotten_one_nothing_at_all() {
+fn an_idle_session_runs_nothing_again_and_a_forgotten_session_runs_nothing() {
     hold_in_letters("idle session");
 }
 
 #[test]
-fn of_a_deleted_session_nothing_runs_again_and_no_epoch_comes_again() {
+fn after_its_key_is_deleted_a_session_runs_nothing_again_and_gives_no_epoch_twice() {
     hold_in_letters("deleted session");
 }
 
 #[test]
-fn a_place_that_crashes_again_and_again_is_closed_and_no_other() {
+fn a_place_that_keeps_crashing_is_poisoned_and_no_other_place_is_blamed() {
     hold_in_letters("sessions crash");
 }
 
 #[test]
-fn of_an_epoch_that_is_too_old_nobody_is_told_that_its_place_did_not_run() {
+fn a_place_of_an_epoch_that_is_no_longer_known_is_never_answered_as_not_executed() {
     hold_in_letters("many epochs");
 }
 
 #[test]
-fn a_full_session_and_a_key_full_of_them_refuse() {
+fn a_full_session_refuses_a_place_and_a_key_full_of_sessions_refuses_another() {
     hold_in_letters("full session");
 }
 
 #[test]
-fn two_tabs_of_one_client_get_it_done_once_and_forget_it_in_time() {
+fn two_tabs_of_one_client_get_a_request_executed_once_and_finally_forget_it() {
     hold_in_tabs("tabs");
 }
 
 #[test]
-fn what_a_tab_leaves_that_crashes_is_done_once_by_whoever_comes_after_it() {
+fn a_request_of_a_tab_that_reloads_or_crashes_is_executed_once_by_the_next_tab() {
     hold_in_tabs("reload");
 }
 
 #[test]
-fn who_answers_in_the_servers_place_is_not_believed() {
+fn a_client_takes_no_answer_of_a_proxy_or_a_captive_portal_for_the_servers() {
     hold_in_tabs("between");
 }
 
 #[test]
-fn an_acknowledgement_rides_on_another_request_and_is_taken_once_its_key_has_answered() {
+fn an_acknowledgement_rides_on_another_request_and_is_done_once_its_key_has_answered() {
     hold_in_tabs("rides");
 }
 
 #[test]
-fn what_is_given_up_is_told_to_be_what_it_is() {
+fn a_caller_that_gives_a_request_up_is_told_the_truth_even_if_the_client_guesses_the_key() {
     hold_in_tabs("gives up");
 }
 
 #[test]
-fn requests_to_one_key_take_effect_in_the_order_of_their_calls_also_when_their_tab_crashes() {
+fn ordered_requests_to_one_key_take_effect_in_the_order_of_their_calls_even_if_a_tab_crashes() {
     hold_in_tabs("in order");
 }
 
 #[test]
-fn what_is_executed_elsewhere_and_has_no_answer_is_sent_once_and_stays_in_doubt_until_it_is_resolved() {
+fn under_report_an_unanswered_request_is_sent_once_and_in_doubt_until_it_is_resolved() {
     hold_in_remotes("report");
 }
 
 #[test]
-fn what_is_sent_again_has_one_effect_where_the_other_side_knows_its_id() {
+fn under_resend_a_request_has_one_effect_if_the_upstream_knows_its_id() {
     hold_in_remotes("resend");
 }
 
 #[test]
-fn what_is_probed_for_is_sent_again_only_where_it_is_not_and_never_will_be() {
+fn under_probe_a_request_is_resent_only_if_it_is_absent_and_can_no_longer_arrive() {
     hold_in_remotes("probe");
 }
 
 #[test]
-fn what_is_deleted_while_it_is_under_way_is_not_sent_again() {
+fn a_request_that_is_deleted_while_it_is_under_way_upstream_is_not_sent_again() {
     hold_in_remotes("resend and deleted");
 }
 
 #[test]
-fn of_a_batch_all_is_committed_or_nothing_and_each_request_is_as_if_it_had_come_alone() {
+fn a_batch_is_committed_whole_or_not_at_all_and_answers_each_request_as_if_sent_alone() {
     hold_in_batches("batches");
 }
 
 #[test]
-fn a_frame_acknowledges_before_it_is_answered_and_none_runs_after_the_end_of_its_token() {
+fn a_frame_acknowledges_before_it_is_answered_and_runs_nothing_after_its_token_expires() {
     hold_in_batches("frames");
 }
 
 #[test]
-fn places_that_are_sent_together_are_taken_in_their_order_by_who_holds_the_session() {
+fn places_of_a_batch_are_taken_in_order_and_only_under_the_epoch_that_holds_the_session() {
     hold_in_batches("session batches");
 }
 
 #[test]
-fn what_crashes_in_a_batch_is_counted_of_nobody_else() {
+fn a_crash_in_a_batch_is_counted_for_no_other_request() {
     hold_in_batches("batches crash");
 }
 
 #[test]
-fn a_full_key_refuses_of_a_batch_what_has_no_room_and_nothing_else() {
+fn a_full_key_refuses_only_those_requests_of_a_batch_that_have_no_room() {
     hold_in_batches("full batches");
 }
 
 #[test]
-fn what_is_committed_together_is_worked_in_order_and_what_fails_of_it_is_undone_alone() {
+fn requests_of_a_group_run_in_order_and_a_failed_one_is_undone_alone() {
     hold_in_groups("groups");
 }
 
 #[test]
-fn a_request_that_crashes_among_others_leaves_what_they_did_or_all_are_lost() {
+fn a_crash_in_a_group_leaves_what_the_others_did_or_the_whole_group_is_lost() {
     hold_in_groups("groups crash");
 }
 
 #[test]
-fn places_that_are_committed_together_are_taken_in_the_order_in_which_they_came() {
+fn places_of_a_session_in_a_group_are_taken_in_the_order_in_which_they_arrived() {
     hold_in_groups("session groups");
 }
 
 #[test]
-fn what_is_late_once_it_is_its_turn_does_not_run_and_who_has_no_room_in_a_group_is_in_the_next() {
+fn a_request_late_by_its_turn_does_not_run_and_one_beyond_a_full_group_is_in_the_next() {
     hold_in_groups("late groups");
 }
 
 #[test]
-fn what_ends_the_process_in_a_group_runs_alone_then_and_is_counted_of_nobody_else() {
+fn a_request_that_ends_the_process_in_a_group_runs_alone_next_and_only_it_is_blamed() {
     hold_in_groups("suspect groups");
 }
 
 #[test]
-fn what_a_tab_leaves_of_a_session_is_done_once_and_in_order_by_the_one_that_overtakes_it() {
+fn a_tab_that_takes_a_session_over_gets_the_requests_left_in_it_executed_once_and_in_order() {
     hold_in_holders("overtaken");
 }
 
 #[test]
-fn what_was_taken_over_comes_before_what_its_new_holder_is_asked_for() {
+fn requests_that_a_holder_took_over_take_effect_before_its_own() {
     hold_in_holders("two epochs");
 }
 
 #[test]
-fn who_is_overtaken_while_it_goes_on_with_what_others_left_leaves_it_to_the_next() {
+fn a_holder_that_loses_the_session_leaves_the_requests_it_took_over_to_the_next_holder() {
     hold_in_holders("left again");
 }
 
 #[test]
-fn what_nobody_waits_for_goes_on_with_who_holds_the_session_though_its_tab_lives() {
+fn a_request_whose_caller_waits_no_longer_is_continued_by_the_holder_though_its_tab_lives() {
     hold_in_holders("waits no longer");
 }
 
 #[test]
-fn what_is_given_up_in_a_session_is_closed_or_comes_to_what_it_came_to() {
+fn a_request_that_is_given_up_in_a_session_is_closed_or_gets_its_outcome() {
     hold_in_holders("given up");
 }
 
 #[test]
-fn what_has_no_outcome_any_more_gets_no_other_place() {
+fn a_request_whose_outcome_has_expired_gets_no_other_place() {
     hold_in_holders("expired");
 }
 
 #[test]
-fn a_full_session_frees_nothing_that_a_tab_that_lives_has_still_to_hear() {
+fn a_full_session_frees_no_outcome_that_a_living_tab_has_still_to_hear() {
     hold_in_holders("unheard");
 }
 
 #[test]
-fn a_store_that_fails_loses_nothing_of_a_session_and_leaves_out_no_number() {
+fn a_failing_store_loses_no_request_of_a_session_and_skips_no_number() {
     hold_in_holders("failing store");
 }
 
 #[test]
-fn where_nobody_can_tell_who_lives_nothing_of_a_session_runs_twice_and_no_is_the_truth() {
+fn if_tabs_cannot_tell_who_lives_no_request_runs_twice_and_no_means_it_never_runs() {
     hold_in_holders("unaware");
 }
 
 #[test]
-fn of_two_frames_under_way_either_may_come_first_and_each_request_happens_once_and_in_order() {
+fn two_frames_under_way_may_arrive_in_either_order_and_each_request_runs_once_in_order() {
     hold_in_holders("two frames");
 }
 
 #[test]
-fn what_is_given_up_of_two_frames_under_way_is_closed_and_the_other_happens_once() {
+fn if_one_of_two_frames_under_way_is_given_up_it_is_closed_and_the_other_request_runs_once() {
     hold_in_holders("one of two frames given up");
 }
 
 #[test]
-fn what_leaves_arrives_once_and_in_order_though_its_sender_ends_between_any_two_statements() {
+fn an_effect_arrives_once_and_in_order_though_its_sender_ends_between_any_two_statements() {
     hold_in_effects("restarted sender");
 }
 
 #[test]
-fn what_is_refused_for_good_is_parked_and_never_runs() {
+fn an_effect_that_is_refused_for_good_is_parked_and_never_runs() {
     hold_in_effects("refused effects");
 }
 
 #[test]
-fn what_a_sender_that_was_put_back_sends_is_taken_for_nothing_that_it_has_forgotten() {
+fn an_effect_of_a_restored_sender_is_not_taken_for_one_that_it_has_forgotten() {
     hold_in_effects("sender put back");
 }
 
 #[test]
-fn a_take_over_that_comes_late_fences_its_own_sender_which_takes_over_again() {
+fn a_late_take_over_fences_its_own_sender_which_takes_over_again() {
     hold_in_effects("late take-overs");
 }
 
 #[test]
-fn a_closing_whose_id_somebody_takes_is_no_news_of_what_it_closes() {
+fn a_closing_whose_id_somebody_else_took_tells_the_sender_nothing_about_the_place() {
     hold_in_effects("taken closings");
 }
 
 #[test]
-fn what_may_have_run_in_a_session_that_was_forgotten_does_not_run_in_another() {
+fn an_effect_that_may_have_run_in_a_forgotten_session_does_not_run_in_another() {
     hold_in_effects("forgotten sessions");
 }
 
 #[test]
-fn every_scope_is_explored() {
+fn the_expected_numbers_of_states_list_every_scope() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
         let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);

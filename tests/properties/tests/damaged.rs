@@ -39,7 +39,7 @@ fn tombstone(executed: Executed) -> State {
 
 /// An answer of `no` with `never` allows the client to make a new request.
 #[test]
-fn a_tombstone_that_cannot_tell_whether_it_ran_is_never_told_as_no() {
+fn a_tombstone_whose_executed_is_damaged_or_unknown_is_never_answered_as_not_executed() {
     for value in [Value::Null, Value::Integer(7)] {
         asked_after(key_with(tombstone(Executed::Yes)), "executed", value);
     }
@@ -48,7 +48,7 @@ fn a_tombstone_that_cannot_tell_whether_it_ran_is_never_told_as_no() {
 }
 
 #[test]
-fn an_outcome_that_could_not_be_sent_as_it_was_is_not_replayed() {
+fn a_record_whose_outcome_is_damaged_is_not_replayed_and_does_not_run_again() {
     for (column, value) in [("status", Value::Integer(99)), ("headers", "x-a 1\n".into()), ("body", Value::Null)] {
         let mut key = KeyUnderTest::new();
         key.ask(&post("/count").id("first")).is_executed(200);
@@ -61,7 +61,7 @@ fn an_outcome_that_could_not_be_sent_as_it_was_is_not_replayed() {
 
 /// Such integers would overflow when deadlines and retentions are added to them.
 #[test]
-fn an_integer_that_no_row_may_hold_is_not_read() {
+fn a_row_with_an_integer_out_of_range_is_unavailable_and_does_not_run() {
     for column in ["at_ms", "deadline_ms", "first_sent_s", "lapses_ms"] {
         for value in [NOT_A_NUMBER_OF_THE_TRAIT, i64::MAX, i64::MIN] {
             asked_after(key_with(tombstone(Executed::Yes)), column, Value::Integer(value));
@@ -74,7 +74,7 @@ fn an_integer_that_no_row_may_hold_is_not_read() {
 }
 
 #[test]
-fn a_key_whose_own_row_is_damaged_runs_nothing() {
+fn a_key_whose_meta_row_is_damaged_is_unavailable_and_runs_nothing() {
     for column in ["engine_version", "handler_version", "fence_s", "clock_ms"] {
         let mut key = KeyUnderTest::new();
         key.ask(&post("/count").id("first")).is_executed(200);

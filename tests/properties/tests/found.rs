@@ -10,7 +10,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 /// The check was wrong: an id that could not be stored kept its place in the order, and was then used by another call that is not
 /// in order.
 #[test]
-fn an_id_that_could_not_be_stored_has_no_place_in_the_order_of_what_comes_later() {
+fn an_id_that_could_not_be_stored_keeps_no_place_in_the_order_of_later_calls() {
     let input = "\
         0000002aa92fa9a90000a7292a0a0a240000a70a24ff000a555569696969696969a9a9a9a9a9ff100000002a2a000001ffff \
         00a7a7292aa9a9a9a9a9a9a9ff0900810000000009 \
@@ -20,7 +20,7 @@ fn an_id_that_could_not_be_stored_has_no_place_in_the_order_of_what_comes_later(
 
 /// The client believed a key that answered 0 as an epoch, and could not read the row with that place again.
 #[test]
-fn a_session_takes_no_epoch_that_is_none() {
+fn a_session_does_not_take_0_for_an_epoch() {
     let input = "\
         1608000000002d6400006aba0000000000000000000000000000000000000000000000000000000000000000000000000000 \
         0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000 \
@@ -35,7 +35,7 @@ fn a_session_takes_no_epoch_that_is_none() {
 
 /// The check was wrong: it looked whether the key was full only after the refusal had swept.
 #[test]
-fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
+fn a_full_key_may_refuse_a_request_and_have_room_after_the_refusal() {
     let input = "\
         160e012a13005a0d13310001044a09061100000000000647000131da00005c2a3e0100190400410000000000000006000106 \
         1300001573860000000051360100019fd7420305000001148601cd170002261e0000067e01009b000d0000000130e6e04716 \
@@ -46,14 +46,14 @@ fn a_key_that_was_full_may_refuse_and_have_room_after_that() {
 
 /// The check was wrong: it measured an id's age by the wall clock alone, but the key's clock doesn't go back with it.
 #[test]
-fn what_is_a_retention_old_by_the_keys_clock_may_run_again_though_the_wall_clock_went_back() {
+fn an_id_older_than_a_retention_by_the_keys_clock_may_run_again_if_the_wall_clock_fell_back() {
     engine::check(&bytes("02060001a307000000000000010291000601040000000000000000060001d300000000000001"));
     engine::check(&bytes("0600010489000000000001b201010006040000000000000000020600010c00000000000001"));
 }
 
 /// A tombstone lapsed during a group that was rolled back, and the registry was told only after something else had changed.
 #[test]
-fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told() {
+fn a_tombstone_that_lapses_in_a_rolled_back_group_is_told_to_the_registry() {
     let input = "\
         fd4f8d7d944e8bcf3c8e2b6fa382c008e2519cce0e8d1fdde110cdca8221200b6840b1cec0fd3d0adb86c576d03f562faefa \
         24eccc4c3327dcfd7f6ea9b0049309feafb7e0ef33dce97656ea23ac938b5466c513f5ccb50f7fa3bb0ca24f383d898cc603 \
@@ -75,7 +75,7 @@ fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_told() {
 
 /// A tombstone that lapsed during a group that was rolled back was gone, though the clock went back.
 #[test]
-fn what_has_lapsed_on_the_way_of_a_group_that_is_undone_is_taken_back() {
+fn a_tombstone_that_lapses_in_a_rolled_back_group_is_restored_if_the_clock_falls_back() {
     let input = "\
         00b900d0ad006e000100780100d4976e0000000000000000000000000000000000010001ce0000000000000c14000100010e \
         000000000000010005005a0000000000000d000071004e000000000001000100b4340000491b6c000000000000000000372e \

@@ -76,7 +76,7 @@ proptest! {
     #![proptest_config(config(CASES))]
 
     #[test]
-    fn a_header_value_is_what_the_specification_says_or_refused(value in value()) {
+    fn a_header_value_is_read_as_the_specification_says_or_refused(value in value()) {
         headers::check(&value);
     }
 
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn acknowledgements_survive_being_written(ids in vec((request_id(), prop::option::of(0..=INSTANT_MAX)), 0..70)) {
+    fn acknowledgements_written_into_semel_ack_are_read_unchanged_within_its_limits(ids in vec((request_id(), prop::option::of(0..=INSTANT_MAX)), 0..70)) {
         let acks: Vec<Ack> = ids.into_iter().map(|(id, until_ms)| Ack { id, until_ms }).collect();
         let written = headers::ack_header(&acks);
         let fits = acks.len() <= ACKS_MAX && written.len() <= ACK_BYTES_MAX;
@@ -97,19 +97,19 @@ proptest! {
     }
 
     #[test]
-    fn a_target_is_routed_as_its_url_is_read(target in target(), method in method(), headers in lines()) {
+    fn a_target_and_its_path_are_routed_as_a_url_parser_reads_them(target in target(), method in method(), headers in lines()) {
         paths::check_target(&target, &method, &headers);
         let (pathname, search) = target.split_at(target.find('?').unwrap_or(target.len()));
         paths::check_path(&format!("/{pathname}"), search);
     }
 
     #[test]
-    fn any_bytes_are_routed_or_refused_and_fingerprinted(bytes in vec(any::<u8>(), 0..120)) {
+    fn any_bytes_as_a_request_are_routed_or_refused_and_fingerprinted(bytes in vec(any::<u8>(), 0..120)) {
         paths::check(&bytes);
     }
 
     #[test]
-    fn a_control_body_says_what_any_reader_of_json_finds(
+    fn an_accepted_control_body_is_read_as_any_reader_of_json_reads_it(
         body in prop_oneof![
             "\\{\"ids\":\\[(\"[a-z]{0,2}\"|\\{\"id\":\"a\"(,\"until\":(null|-?[0-9]{1,16}|1e3|1\\.5))?\\})\\]\\}",
             "\\{\"id\":\"(a|own|\\\\u00e9|\\\\\"|)\"(,\"firstSent\":(null|[0-9]{1,12}|\"1\"))?(,\"x\":1)?\\}",
@@ -120,22 +120,22 @@ proptest! {
     }
 
     #[test]
-    fn what_the_client_writes_of_an_id_the_server_reads(id in request_id(), until in prop::option::of(-1..=INSTANT_MAX + 1)) {
+    fn an_id_quoted_into_a_control_body_is_read_back_unless_its_until_is_out_of_range(id in request_id(), until in prop::option::of(-1..=INSTANT_MAX + 1)) {
         bodies::check_written(&id, until);
     }
 
     #[test]
-    fn the_clients_machine_keeps_its_rules_whatever_it_is_told(bytes in vec(any::<u8>(), 0..600)) {
+    fn the_clients_machine_keeps_its_invariants_whatever_it_is_told(bytes in vec(any::<u8>(), 0..600)) {
         machine::check(&bytes);
     }
 
     #[test]
-    fn sessions_of_the_client_keep_their_rules_whatever_they_are_told(bytes in vec(any::<u8>(), 0..600)) {
+    fn sessions_of_the_client_keep_their_invariants_whatever_they_are_told(bytes in vec(any::<u8>(), 0..600)) {
         sessions::check(&bytes);
     }
 
     #[test]
-    fn rows_changes_and_answers_of_the_client_keep_their_rules(bytes in vec(any::<u8>(), 0..300)) {
+    fn rows_changes_and_answers_of_the_client_keep_their_invariants(bytes in vec(any::<u8>(), 0..300)) {
         client::check(&bytes);
     }
 }
@@ -158,18 +158,18 @@ proptest! {
     #![proptest_config(config(DESK_CASES))]
 
     #[test]
-    fn requests_that_are_committed_together_end_as_one_by_one(bytes in vec(any::<u8>(), 0..800)) {
+    fn requests_that_are_committed_together_end_as_if_committed_one_by_one(bytes in vec(any::<u8>(), 0..800)) {
         desk::check(&bytes);
     }
 
     #[test]
-    fn what_a_desk_writes_is_what_is_written_row_by_row(bytes in vec(any::<u8>(), 0..4_000)) {
+    fn rows_written_at_a_desk_equal_those_written_one_by_one(bytes in vec(any::<u8>(), 0..4_000)) {
         table::check_at_a_desk(&bytes);
     }
 }
 
 #[test]
-fn each_limit_holds_at_its_boundary() {
+fn limits_of_ids_keys_principals_and_acknowledgements_hold_at_their_boundaries() {
     let text = |length: usize| "x".repeat(length);
     assert!(
         RequestId::new(text(REQUEST_ID_CHARS_MAX)).is_ok() && RequestId::new(text(REQUEST_ID_CHARS_MAX + 1)).is_err()

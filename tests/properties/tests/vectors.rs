@@ -163,7 +163,7 @@ fn acknowledgements_are_a_structured_field_list() {
 }
 
 #[test]
-fn no_other_type_is_an_id_unless_it_is_bare() {
+fn a_vector_of_another_type_is_no_idempotency_key_unless_it_is_a_bare_item() {
     for case in dates().iter().chain(&items()).chain(&lists()).chain(&parameters()) {
         let is_bare = case.name == "single item list";
         assert_eq!(id(case), is_bare.then(|| "42".to_owned()), "{}: the protocol takes bare ids", case.name);
@@ -172,7 +172,7 @@ fn no_other_type_is_an_id_unless_it_is_bare() {
 
 /// The library under these parsers reads every case completely, including parameters.
 #[test]
-fn the_library_agrees_with_every_vector() {
+fn the_structured_field_library_agrees_with_every_vector() {
     let item = |case: &Case| {
         let item: Item = Parser::new(&case.lines.join(", ")).parse().ok()?;
         assert!(item.params.is_empty());

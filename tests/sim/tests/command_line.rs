@@ -15,13 +15,13 @@ fn last(lines: &[String]) -> &str {
 }
 
 #[test]
-fn seeds_that_pass_exit_with_0_and_the_last_line_says_which() {
+fn seeds_that_pass_exit_with_0_and_the_last_line_counts_them() {
     let (code, lines) = sim(&["--seeds", "3", "--from", "40"]);
     assert_eq!((code, last(&lines)), (Some(0), "seeds 40..43: 3 passed, 0 failed"));
 }
 
 #[test]
-fn it_makes_no_files() {
+fn the_simulator_makes_no_files() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
     // Nothing can be created below a file.
     sim.env("TMPDIR", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/nothing"));
@@ -31,7 +31,7 @@ fn it_makes_no_files() {
 }
 
 #[test]
-fn what_it_does_not_understand_exits_with_2() {
+fn arguments_that_it_does_not_understand_exit_with_2_and_print_nothing() {
     let wrong: [&[&str]; 8] = [
         &["--seeds", "0"],
         &["--seeds", "-1"],
@@ -48,7 +48,7 @@ fn what_it_does_not_understand_exits_with_2() {
 }
 
 #[test]
-fn a_mutant_exits_with_1_and_its_first_seed() {
+fn a_mutant_that_is_found_exits_with_1_and_prints_its_seed_a_smaller_run_and_a_trace() {
     let (code, lines) = sim(&["--seeds", "100", "--mutant", "deadline"]);
     assert_eq!(code, Some(1));
     assert!(lines[0].starts_with("deadline is found out by seed "), "{lines:?}");
@@ -65,7 +65,7 @@ fn a_mutant_exits_with_1_and_its_first_seed() {
 }
 
 #[test]
-fn who_reads_may_leave_before_the_end() {
+fn a_reader_may_close_the_pipe_before_the_end() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"));
     let mut child = sim.arg("--list-mutants").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     // The reader leaves before anything is written, or while it is.
@@ -75,7 +75,7 @@ fn who_reads_may_leave_before_the_end() {
 }
 
 #[test]
-fn the_mutants_are_listed_one_a_line() {
+fn the_mutants_are_listed_one_per_line() {
     let names: Vec<String> = Mutant::all().map(|mutant| mutant.name().to_owned()).collect();
     assert_eq!(sim(&["--list-mutants"]), (Some(0), names));
 }

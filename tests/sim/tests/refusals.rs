@@ -156,7 +156,7 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
 ];
 
 #[test]
-fn every_lie_is_refused_by_what_is_there_for_it() {
+fn every_lie_of_a_mutant_is_found_by_the_check_that_is_meant_for_it() {
     be_quiet();
     let told: Vec<_> = REFUSED.iter().map(|(name, seed, ..)| told_of(name, *seed)).collect();
     // From here on, a panic is this test's own, and is printed.

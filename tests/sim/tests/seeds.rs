@@ -24,7 +24,7 @@ fn part(first: u64) -> Result<BTreeMap<String, u64>, String> {
 }
 
 #[test]
-fn every_promise_is_kept_and_every_decision_is_met() {
+fn a_thousand_seeds_pass_and_every_listed_mark_is_seen_and_every_frequent_mark_is_listed() {
     be_quiet();
     let parts: Vec<_> = (0..THREADS).map(|first| std::thread::spawn(move || part(first))).collect();
     let parts: Vec<_> = parts.into_iter().map(|part| part.join().expect("panics are failures of a run")).collect();
@@ -73,7 +73,7 @@ const FAILED_ONCE: [u64; 20] = [
 ];
 
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn seeds_that_failed_once_pass() {
     be_quiet();
     for seed in FAILED_ONCE {
         assert_eq!(run(&Plan::of(seed), None).err().map(|failure| failure.kind), None, "seed {seed}");
@@ -81,7 +81,7 @@ fn what_failed_once_does_not_fail_again() {
 }
 
 #[test]
-fn a_seed_runs_the_same_each_time_line_by_line() {
+fn a_seed_gives_the_same_trace_each_time() {
     be_quiet();
     for seed in 0..20 {
         let plan = Plan::of(seed);

@@ -14,7 +14,7 @@ fn failure_of(name: &str, seed: u64) -> (Plan, Option<Mutant>, Failure) {
 }
 
 #[test]
-fn a_smaller_run_fails_for_the_same_reason_and_is_not_longer() {
+fn a_shrunk_plan_fails_with_the_same_kind_and_its_trace_is_not_longer() {
     let mut shorter = 0;
     for (name, seed) in FOUND {
         let (plan, mutant, failure) = failure_of(name, seed);
@@ -31,7 +31,7 @@ fn a_smaller_run_fails_for_the_same_reason_and_is_not_longer() {
 }
 
 #[test]
-fn what_happens_in_sessions_is_made_smaller_too() {
+fn shrinking_makes_the_sessions_of_a_plan_smaller_too() {
     let all = |plan: &Plan| {
         let sessions = &plan.sessions;
         sessions.calls + sessions.batches + sessions.probes + sessions.contentions + sessions.holders
@@ -45,7 +45,7 @@ fn what_happens_in_sessions_is_made_smaller_too() {
 }
 
 #[test]
-fn shrinking_finds_the_same_run_each_time() {
+fn shrinking_finds_the_same_plan_each_time() {
     for (name, seed) in FOUND {
         let (plan, mutant, failure) = failure_of(name, seed);
         let (first, found) = shrink(&plan, mutant, failure.clone());
@@ -56,7 +56,7 @@ fn shrinking_finds_the_same_run_each_time() {
 }
 
 #[test]
-fn what_can_not_be_smaller_stays_as_it_is() {
+fn a_plan_that_can_not_be_shrunk_stays_as_it_is() {
     let (plan, mutant, failure) = failure_of(FOUND[0].0, FOUND[0].1);
     // No run fails with this kind, so no smaller plan is taken.
     let other = Failure { kind: "of no kind", ..failure };

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_route_that_names_a_request_holds() {
+    fn the_first_route_that_names_a_request_decides_its_key_and_its_policy() {
         let routes = routes(
             r#"[{"path":"/shops/:shop/orders","methods":["POST"],"key":"shops/{shop}","inDoubt":"resend","dedupSeconds":60},
                 {"path":"/shops/*","inDoubt":"probe","probe":"/orders/{$id}","settleSeconds":5}]"#,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_route_has_of_a_path_is_written_as_it_is_once_decoded() {
+    fn the_path_of_a_route_is_compared_with_the_decoded_path_of_a_request() {
         let routes = routes(r#"[{"path":"/th\u00e9/:x","key":"plain"}, {"path":"/a b/:x","key":"blank"}]"#);
         for (path, key) in [("/th%C3%A9/a", "plain"), ("/th%c3%a9/a", "plain"), ("/a%20b/a", "blank")] {
             let request = request("POST", path, "");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_probed_for_is_reported() {
+    fn a_request_that_lacks_a_part_of_the_path_of_its_probe_is_reported() {
         let routes = routes(r#"[{"path":"/*","inDoubt":"probe","probe":"/orders/{body.ref}","settleSeconds":5}]"#);
         assert_eq!(routes.policy(&request("POST", "/orders", "{}"), 25), Policy::Report);
         let policy = routes.policy(&request("POST", "/orders", r#"{"ref":"a/b"}"#), 25);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_made_of_what_makes_two_requests_the_same() {
+    fn an_id_is_hashed_from_the_principal_and_from_the_parts_that_the_route_names() {
         let routes = routes(r#"[{"path":"/orders","idFrom":["body.ref","header.X-Ref"]}]"#);
         let principal = Principal::default();
         let id = |path: &str, body: &str| routes.id(&principal, &request("POST", path, body));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_make_no_sense_are_refused() {
+    fn invalid_routes_are_refused() {
         for wrong in [
             "{}",
             r#"[{}]"#,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_stands_for_one_segment() {
+    fn each_name_in_a_template_is_filled_with_one_encoded_segment() {
         assert_eq!(filled("/shops/{shop}/orders/{$id}?x=1", ""), Some("/shops/a%20b/orders/i%2Fd?x=1".to_owned()));
         assert_eq!(filled("/orders/{body.ref}", r#"{"ref":"../x"}"#), Some("/orders/..%2Fx".to_owned()));
         assert_eq!(filled("/orders/{body.n}", r#"{"n":7}"#), Some("/orders/7".to_owned()));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_lacks_fills_nothing() {
+    fn a_template_is_not_filled_if_the_request_lacks_a_value() {
         for body in
             ["", "[]", "{}", r#"{"ref":null}"#, r#"{"ref":""}"#, r#"{"ref":".."}"#, r#"{"ref":1.5}"#, r#"{"ref":{}}"#]
         {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nothing_has_is_refused() {
+    fn a_template_with_an_unknown_or_malformed_name_is_refused() {
         for text in ["{", "{id}", "{}", "/a/{nobody}", "{body.}", "/{shop", ":shop", "/shops/:shop/orders"] {
             assert!(Template::parse(text, &["shop"]).is_err(), "{text}");
         }

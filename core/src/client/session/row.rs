@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_decodes_to_what_was_encoded_and_nothing_else_decodes() {
+    fn a_row_decodes_to_what_was_encoded_and_damaged_bytes_do_not_decode() {
         for row in [
             row(),
             Entry { is_cancelling: true, ..row() },
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_can_not_be_is_damaged() {
+    fn a_place_with_an_epoch_or_seq_below_1_is_unreadable() {
         for number in [i64::MIN, -1, 0] {
             for place in [Place { epoch: number, ..PLACE }, Place { seq: number, ..PLACE }] {
                 assert_eq!(decode(&encode(&Entry { place: Some(place), ..row() })), Err(Unreadable), "{place:?}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_taken_over_by_one_only() {
+    fn a_row_is_taken_over_by_only_one_tab() {
         let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), epoch: 5 };
         let (_, Changed::Made(adopted)) = apply(&adopt("b"), Some(&row())) else { panic!("it is not taken over") };
         assert_eq!(adopted, Entry { owner: "b".into(), orphaned: 5, ..row() });
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_caller_does_not_wait_for_goes_on_with_later_holders_alone_until_it_has_its_answer() {
+    fn a_row_that_its_owner_leaves_is_adopted_only_by_later_epochs_and_only_without_an_answer() {
         let adopted_by = |epoch, row: &Entry| {
             let adopt = Change::Adopt { by: "c".into(), from: "another".into(), epoch };
             matches!(apply(&adopt, Some(row)).1, Changed::Made(_))
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_gives_a_place_keeps_an_answer_or_takes_a_row_back() {
+    fn only_the_owner_can_number_keep_cancel_leave_or_take_back_a_row() {
         let changes = |by: &str| {
             let by = by.to_owned();
             [
@@ -300,19 +300,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_reached_its_caller_is_deleted_whoever_owns_it() {
+    fn a_row_is_removed_whoever_owns_it() {
         assert_eq!(apply(&Change::Remove, Some(&Entry { owner: "b".into(), ..row() })).0, Write::Delete);
         assert_eq!(apply(&Change::Remove, None).0, Write::Nothing);
     }
 
     #[test]
-    fn an_id_that_is_there_is_not_added_again() {
+    fn a_row_is_not_added_over_one_with_the_same_id() {
         assert_eq!(apply(&Change::Add(row()), Some(&Entry { owner: "b".into(), ..row() })).1, Changed::Not);
     }
 
     /// A store may be unable to tell whether it has made a change.
     #[test]
-    fn what_is_made_twice_leaves_what_it_leaves_once_and_says_so() {
+    fn a_change_that_is_made_twice_leaves_and_reports_the_same_as_once() {
         let by = || "a".to_owned();
         for change in [
             Change::Add(row()),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_before_somebody_took_the_row_over_is_given() {
+    fn a_repeated_number_or_add_counts_as_made_after_a_take_over_only_if_the_row_has_its_place() {
         let placed = Entry { place: Some(PLACE), ..row() };
         let taken_over = Entry { owner: "b".into(), orphaned: 1, ..placed.clone() };
         let other = Some(Place { seq: 8, ..PLACE });
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_for_made_before_changes_nothing() {
+    fn a_repeated_add_or_adopt_counts_as_made_and_changes_nothing_and_an_older_adopt_fails() {
         let here = Entry { turn: 9, orphaned: 5, ..row() };
         assert_eq!(apply(&Change::Add(row()), Some(&here)).1, Changed::Made(here.clone()));
         let adopt = |epoch| Change::Adopt { by: "a".into(), from: "b".into(), epoch };

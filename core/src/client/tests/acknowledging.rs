@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn a_definitive_answer_is_delivered_once_and_leaves_an_acknowledgement() {
+fn a_definitive_answer_is_delivered_once_and_leaves_a_settled_row_to_acknowledge() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     let until_ms = deadline_ms(bench.last());
@@ -16,7 +16,7 @@ fn a_definitive_answer_is_delivered_once_and_leaves_an_acknowledgement() {
 }
 
 #[test]
-fn an_acknowledgement_rides_to_its_key_and_is_done_when_its_object_answers() {
+fn an_acknowledgement_rides_on_requests_to_its_key_until_the_key_itself_answers() {
     let mut bench = Bench::ready();
     bench.request("x");
     let until_ms = deadline_ms(bench.last());
@@ -36,7 +36,7 @@ fn an_acknowledgement_rides_to_its_key_and_is_done_when_its_object_answers() {
 }
 
 #[test]
-fn an_acknowledgement_without_a_ride_goes_by_itself() {
+fn an_acknowledgement_that_finds_no_request_to_ride_on_is_posted_until_it_is_answered() {
     let mut bench = Bench::ready();
     bench.request("x");
     let until_ms = deadline_ms(bench.last());
@@ -56,7 +56,7 @@ fn an_acknowledgement_without_a_ride_goes_by_itself() {
 }
 
 #[test]
-fn acknowledgements_keep_the_limits_of_the_header_and_of_the_request() {
+fn acknowledgements_on_requests_keep_the_limits_of_the_header() {
     let mut bench = Bench::ready();
     let ids: Vec<String> = (0..REQUESTS_MAX / 2).map(|n| format!("{n:0>36}")).collect();
     for id in &ids {
@@ -75,7 +75,7 @@ fn acknowledgements_keep_the_limits_of_the_header_and_of_the_request() {
 }
 
 #[test]
-fn what_was_settled_before_a_restart_is_acknowledged_at_once() {
+fn a_row_that_was_settled_before_a_restart_is_acknowledged_at_once() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(outcome("done", bench.server_ms()));
@@ -88,7 +88,7 @@ fn what_was_settled_before_a_restart_is_acknowledged_at_once() {
 }
 
 #[test]
-fn nothing_is_acknowledged_at_a_guessed_key() {
+fn an_answer_that_names_no_key_leaves_nothing_to_acknowledge() {
     let mut bench = Bench::ready();
     bench.request("x");
     let mut answer = problem(410, "forgotten", "unknown", "never", bench.server_ms());
@@ -98,7 +98,7 @@ fn nothing_is_acknowledged_at_a_guessed_key() {
 }
 
 #[test]
-fn retry_after_is_obeyed_for_acknowledgements_too() {
+fn a_posted_acknowledgement_obeys_retry_after() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(outcome("done", bench.server_ms()));
@@ -113,7 +113,7 @@ fn retry_after_is_obeyed_for_acknowledgements_too() {
 
 /// A tab that sees another tab's settled row acknowledges it too. The other tab may be faster.
 #[test]
-fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_used_again() {
+fn an_acknowledgement_that_another_tab_made_is_not_sent_though_the_id_is_used_again() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(outcome("done", bench.server_ms()));
@@ -145,7 +145,7 @@ fn what_another_tab_has_acknowledged_is_acknowledged_no_more_though_its_id_is_us
 }
 
 #[test]
-fn an_acknowledgement_that_hangs_goes_again() {
+fn an_acknowledgement_that_times_out_is_sent_again() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(outcome("done", bench.server_ms()));
@@ -154,7 +154,7 @@ fn an_acknowledgement_that_hangs_goes_again() {
 }
 
 #[test]
-fn there_is_a_limit_to_the_acknowledgements_under_way_and_they_take_no_place_of_a_request() {
+fn posted_acknowledgements_under_way_are_limited_and_do_not_count_as_attempts() {
     let mut bench = Bench::with(|settings| settings.attempts_max = 1);
     bench.learn_clock();
     let settled = |n: usize| row::Settled {
@@ -177,7 +177,7 @@ fn there_is_a_limit_to_the_acknowledgements_under_way_and_they_take_no_place_of_
 
 /// The key has a record of another request under this id, whose caller may not have its answer yet.
 #[test]
-fn the_record_of_another_request_is_not_acknowledged_by_who_gives_up_its_own_of_that_id() {
+fn giving_up_a_mismatched_request_does_not_acknowledge_the_record_of_the_other_request() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     let other = |bench: &Bench| problem(422, "fingerprint-mismatch", "no", "after-fix", bench.server_ms());

@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn it_is_sent_again_at_a_constant_interval_under_one_id_and_one_first_sent() {
+fn a_lost_request_is_sent_again_at_a_constant_interval_with_the_same_id_and_first_sent() {
     let mut bench = Bench::ready();
     bench.request("x");
     let started_ms = bench.now_ms;
@@ -22,7 +22,7 @@ fn it_is_sent_again_at_a_constant_interval_under_one_id_and_one_first_sent() {
 }
 
 #[test]
-fn retry_after_is_obeyed_where_it_is_longer() {
+fn retry_after_delays_the_next_attempt_if_it_is_longer_than_the_interval_up_to_an_hour() {
     for (retry_after, waits_ms) in [("3", 3_000), ("0", INTERVAL_MS), ("soon", INTERVAL_MS), ("999999", 3_600_000)] {
         let mut bench = Bench::ready();
         bench.request("x");
@@ -37,7 +37,7 @@ fn retry_after_is_obeyed_where_it_is_longer() {
 }
 
 #[test]
-fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
+fn a_refusal_for_the_deadline_sets_the_clock_of_that_key_only() {
     let behind_ms = 3_600_000;
     for (http, code, retry) in [(408, "attempt-expired", "same-id"), (400, "key-invalid", "after-fix")] {
         let mut bench = Bench::ready();
@@ -56,7 +56,7 @@ fn the_clock_is_learned_again_from_the_refusal_itself_and_for_that_key() {
 }
 
 #[test]
-fn of_a_problem_whose_body_is_lost_it_is_not_known_whether_it_ran() {
+fn a_fenced_or_cancelled_problem_without_a_body_leaves_executed_unknown() {
     // Both codes have `executed: "unknown"` for some requests, and only the body says for which.
     for (http, code) in [(409, "fenced"), (410, "cancelled")] {
         let mut bench = Bench::ready();
@@ -69,7 +69,7 @@ fn of_a_problem_whose_body_is_lost_it_is_not_known_whether_it_ran() {
 }
 
 #[test]
-fn what_must_be_mended_pauses_and_goes_on_under_the_same_id() {
+fn an_after_fix_problem_pauses_the_request_and_resume_sends_it_under_the_same_id() {
     for (http, code) in [(404, "not-found"), (401, "unauthorized"), (403, "forbidden"), (400, "key-invalid")] {
         let mut bench = Bench::ready();
         let ticket = bench.request("x");
@@ -87,7 +87,7 @@ fn what_must_be_mended_pauses_and_goes_on_under_the_same_id() {
 }
 
 #[test]
-fn a_problem_with_never_is_definitive_and_says_what_it_says() {
+fn a_problem_with_retry_never_is_definitive_and_delivers_its_code_executed_and_detail() {
     for (code, executed) in [("poisoned", "no"), ("acknowledged", "yes"), ("outside-window", "unknown")] {
         let mut bench = Bench::ready();
         bench.request("x");
@@ -99,7 +99,7 @@ fn a_problem_with_never_is_definitive_and_says_what_it_says() {
 }
 
 #[test]
-fn what_is_no_answer_of_semel_and_what_is_not_definitive_is_asked_again() {
+fn an_answer_that_is_not_semels_or_not_definitive_is_tried_again() {
     let now_ms = SERVER_MS;
     let portal = Answer { status: 200, body: b"<html>".to_vec(), ..Answer::default() };
     let refusal = Answer { status: 403, ..Answer::default() };
@@ -121,7 +121,7 @@ fn what_is_no_answer_of_semel_and_what_is_not_definitive_is_asked_again() {
 }
 
 #[test]
-fn a_code_of_a_newer_server_is_judged_by_what_its_body_says() {
+fn an_unknown_code_is_judged_by_the_retry_of_its_body() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(problem(418, "of-the-future", "no", "never", bench.server_ms()));
@@ -129,7 +129,7 @@ fn a_code_of_a_newer_server_is_judged_by_what_its_body_says() {
 }
 
 #[test]
-fn what_was_not_told_is_unknown_and_what_a_code_means_needs_no_body() {
+fn a_missing_executed_is_unknown_and_a_known_code_needs_no_body() {
     let judged = |http, code: &str, members: &[(&str, &str)]| {
         let mut bench = Bench::ready();
         bench.request("x");
@@ -146,7 +146,7 @@ fn what_was_not_told_is_unknown_and_what_a_code_means_needs_no_body() {
 }
 
 #[test]
-fn a_refusal_that_is_not_for_the_clock_pauses_however_wrong_the_clock_is() {
+fn a_refusal_for_another_reason_than_the_clock_pauses_though_the_clock_is_wrong() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms() - 3_600_000));
@@ -154,7 +154,7 @@ fn a_refusal_that_is_not_for_the_clock_pauses_however_wrong_the_clock_is() {
 }
 
 #[test]
-fn a_first_sent_too_far_ahead_is_waited_for() {
+fn a_request_whose_first_sent_is_too_far_ahead_is_tried_again_without_a_pause() {
     let mut bench = Bench::ready();
     bench.request("x");
     for _ in 0..2 {
@@ -167,7 +167,7 @@ fn a_first_sent_too_far_ahead_is_waited_for() {
 }
 
 #[test]
-fn a_refusal_of_the_router_for_the_deadline_tells_the_clock_of_the_worker() {
+fn a_refusal_of_the_router_for_the_deadline_sets_the_clock_of_the_worker() {
     let mut bench = Bench::ready();
     bench.request("x");
     let ahead_ms = 3_600_000;
@@ -179,7 +179,7 @@ fn a_refusal_of_the_router_for_the_deadline_tells_the_clock_of_the_worker() {
 }
 
 #[test]
-fn a_first_sent_is_the_servers_second_at_the_first_attempt() {
+fn first_sent_is_the_servers_second_at_the_first_attempt() {
     let mut bench = Bench::new();
     bench.now_ms = 1_999;
     bench.request("x");
@@ -189,7 +189,7 @@ fn a_first_sent_is_the_servers_second_at_the_first_attempt() {
 }
 
 #[test]
-fn after_a_sleep_the_clock_is_asked_for_before_anything_is_sent() {
+fn after_a_sleep_the_client_asks_for_the_clock_before_it_sends_a_request() {
     let mut bench = Bench::ready();
     let slept_ms = 48 * 3_600_000;
     bench.client.doubt_clock();
@@ -202,7 +202,7 @@ fn after_a_sleep_the_clock_is_asked_for_before_anything_is_sent() {
 }
 
 #[test]
-fn what_was_asked_before_a_sleep_tells_nothing_of_the_clock_whether_its_answer_came_before_or_after() {
+fn an_answer_to_a_question_from_before_a_sleep_does_not_set_the_clock() {
     let mut bench = Bench::new();
     bench.request("x");
     assert_eq!(bench.targets(), ["/semel/v1/health"]);
@@ -218,7 +218,7 @@ fn what_was_asked_before_a_sleep_tells_nothing_of_the_clock_whether_its_answer_c
 }
 
 #[test]
-fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
+fn a_server_clock_out_of_range_does_not_panic() {
     let mut bench = Bench::new();
     bench.request("x");
     bench.answer(health(i64::MAX));
@@ -228,7 +228,7 @@ fn a_clock_of_the_server_that_is_out_of_range_does_no_harm() {
 }
 
 #[test]
-fn the_clock_of_a_key_is_learned_as_often_as_it_changes_and_forgotten_after_a_sleep() {
+fn the_clock_of_a_key_is_learned_at_each_change_and_forgotten_after_a_sleep() {
     let mut bench = Bench::ready();
     bench.request("x");
     for ahead_ms in [3_600_000, 7_200_000] {
@@ -245,7 +245,7 @@ fn the_clock_of_a_key_is_learned_as_often_as_it_changes_and_forgotten_after_a_sl
 }
 
 #[test]
-fn who_resumes_at_once_again_and_again_does_so_at_the_interval() {
+fn resuming_at_once_sends_only_at_the_interval() {
     let resumes: [fn(&mut Bench, Ticket); 2] =
         [|bench, ticket| bench.client.resume(bench.now_ms, ticket), |bench, _| bench.client.resume_all(bench.now_ms)];
     for resume in resumes {

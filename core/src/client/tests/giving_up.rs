@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn an_attempt_that_hangs_is_given_up_and_sent_again() {
+fn an_attempt_that_times_out_is_aborted_and_sent_again_and_its_late_answer_is_ignored() {
     let mut bench = Bench::ready();
     bench.request("x");
     let hung = bench.last().attempt;
@@ -17,7 +17,7 @@ fn an_attempt_that_hangs_is_given_up_and_sent_again() {
 }
 
 #[test]
-fn what_is_given_up_is_cancelled_at_its_key_and_only_then_said_not_to_have_run() {
+fn a_given_up_request_is_cancelled_at_its_key_before_its_caller_hears_that_it_did_not_run() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
@@ -42,7 +42,7 @@ fn what_is_given_up_is_cancelled_at_its_key_and_only_then_said_not_to_have_run()
 }
 
 #[test]
-fn what_ran_before_it_could_be_cancelled_is_answered_with_its_outcome() {
+fn a_request_that_ran_before_its_cancellation_gets_its_outcome() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(problem(500, "rolled-back", "no", "same-id", bench.server_ms()));
@@ -58,7 +58,7 @@ fn what_ran_before_it_could_be_cancelled_is_answered_with_its_outcome() {
 }
 
 #[test]
-fn what_is_said_of_the_cancellation_is_not_taken_for_what_became_of_the_request() {
+fn a_refusal_of_the_cancellation_is_not_taken_for_the_answer_to_its_request() {
     // The record of the cancellation was deleted or acknowledged, or it was cancelled itself.
     for (code, executed) in [("outcome-expired", "yes"), ("acknowledged", "yes"), ("cancelled", "no")] {
         for (then, told) in [("cancelled", Executed::No), ("outcome-expired", Executed::Yes)] {
@@ -81,7 +81,7 @@ fn what_is_said_of_the_cancellation_is_not_taken_for_what_became_of_the_request(
 }
 
 #[test]
-fn without_a_certain_key_it_is_asked_for_by_an_attempt_that_cannot_execute() {
+fn without_a_certain_key_a_given_up_request_is_probed_with_deadline_0_and_then_cancelled() {
     let mut bench = Bench::ready();
     // The key of the path is known, but it may depend on the method. So it is a guess.
     let ticket = bench.request("x");
@@ -96,7 +96,7 @@ fn without_a_certain_key_it_is_asked_for_by_an_attempt_that_cannot_execute() {
 }
 
 #[test]
-fn a_caller_that_waited_long_enough_is_told_and_the_request_goes_on() {
+fn a_caller_gets_gave_up_after_the_limit_and_its_request_goes_on_and_is_recovered() {
     let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
     bench.request("x");
     bench.answer(health(bench.server_ms()));
@@ -113,7 +113,7 @@ fn a_caller_that_waited_long_enough_is_told_and_the_request_goes_on() {
 }
 
 #[test]
-fn the_key_that_the_application_names_goes_along_and_is_asked_to_cancel_at_once() {
+fn the_key_that_the_application_names_is_sent_and_a_cancellation_goes_to_it_at_once() {
     let mut bench = Bench::ready();
     let named = Draft { key: Some("a%20b/c".into()), ..draft("x") };
     let ticket = bench.client.request(bench.now_ms, "x".into(), named, false).expect("a new id");
@@ -127,7 +127,7 @@ fn the_key_that_the_application_names_goes_along_and_is_asked_to_cancel_at_once(
 }
 
 #[test]
-fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
+fn a_cancellation_with_an_unreadable_answer_is_probed_and_sent_again() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(problem(404, "not-found", "no", "after-fix", bench.server_ms()));
@@ -144,7 +144,7 @@ fn an_answer_to_a_cancellation_that_says_nothing_is_asked_for_again() {
 }
 
 #[test]
-fn what_is_given_up_before_it_is_stored_is_never_sent_to_be_executed() {
+fn a_request_that_is_given_up_before_it_is_stored_is_sent_only_with_deadline_0() {
     let mut bench = Bench::ready();
     let ticket = bench.client.request(bench.now_ms, "x".into(), draft("x"), false).expect("a new id");
     bench.client.give_up(bench.now_ms, ticket);
@@ -153,7 +153,7 @@ fn what_is_given_up_before_it_is_stored_is_never_sent_to_be_executed() {
 }
 
 #[test]
-fn what_was_given_up_meanwhile_is_adopted_as_given_up() {
+fn a_row_that_was_given_up_after_it_was_read_is_adopted_as_given_up() {
     let mut bench = Bench::ready();
     bench.request("x");
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
@@ -182,7 +182,7 @@ fn a_row_that_can_not_be_taken_back_says_from_then_on_that_its_request_was_given
 }
 
 #[test]
-fn who_has_the_answer_is_not_told_that_there_is_none() {
+fn a_caller_that_has_its_answer_does_not_get_gave_up_though_the_store_fails() {
     let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
     bench.request("x");
     bench.answer(health(bench.server_ms()));
@@ -193,7 +193,7 @@ fn who_has_the_answer_is_not_told_that_there_is_none() {
 }
 
 #[test]
-fn what_the_router_refuses_can_be_given_up() {
+fn a_given_up_request_that_the_router_refuses_twice_ends_with_that_refusal_and_unknown() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
@@ -209,7 +209,7 @@ fn what_the_router_refuses_can_be_given_up() {
 
 /// No attempt left this tab, but another tab may have taken the request over and sent it.
 #[test]
-fn what_is_gone_when_it_is_taken_back_is_not_said_never_to_have_run() {
+fn a_given_up_request_whose_row_is_gone_is_unknown() {
     let mut bench = Bench::ready();
     bench.client.set_offline(bench.now_ms, true);
     let ticket = bench.request("x");
@@ -221,7 +221,7 @@ fn what_is_gone_when_it_is_taken_back_is_not_said_never_to_have_run() {
 }
 
 #[test]
-fn what_is_given_up_while_an_attempt_is_under_way_is_asked_for_at_once_and_never_executed_by_what_comes() {
+fn giving_up_aborts_an_attempt_under_way_and_cancels_or_probes_at_once() {
     for key in [Some("a/b"), None] {
         let mut bench = Bench::ready();
         let named = Draft { key: key.map(str::to_owned), ..draft("x") };
@@ -240,7 +240,7 @@ fn what_is_given_up_while_an_attempt_is_under_way_is_asked_for_at_once_and_never
 }
 
 #[test]
-fn the_place_of_what_is_given_up_is_its_cancellations() {
+fn the_cancellation_of_a_request_takes_the_place_of_its_attempt_under_way() {
     let mut bench = Bench::with(|settings| settings.attempts_max = 1);
     bench.learn_clock();
     let named = Draft { key: Some("a/b".into()), ..draft("x") };
@@ -252,7 +252,7 @@ fn the_place_of_what_is_given_up_is_its_cancellations() {
 
 /// Another tab that goes on with it, even after the end of this one, must not execute it.
 #[test]
-fn that_it_was_given_up_is_stored_though_nothing_may_leave() {
+fn giving_up_is_stored_though_no_attempt_may_leave() {
     for why in ["offline", "no place", "no clock"] {
         let mut bench = Bench::with(|settings| settings.attempts_max = 1);
         bench.learn_clock();
@@ -284,7 +284,7 @@ fn that_it_was_given_up_is_stored_though_nothing_may_leave() {
 }
 
 #[test]
-fn what_is_given_up_while_its_row_is_raised_is_not_sent_to_be_executed() {
+fn a_request_that_is_given_up_while_its_row_is_raised_is_sent_only_with_deadline_0() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.lose();
@@ -298,7 +298,7 @@ fn what_is_given_up_while_its_row_is_raised_is_not_sent_to_be_executed() {
 
 /// Another tab that goes on with it, even after the end of this one, must not execute it.
 #[test]
-fn what_is_given_up_while_its_row_is_written_is_stored_as_that_though_nothing_may_leave_by_then() {
+fn a_request_that_is_given_up_while_its_row_is_written_is_stored_so_though_the_network_goes() {
     for is_new in [true, false] {
         let mut bench = Bench::ready();
         let ticket = if is_new {
@@ -324,7 +324,7 @@ fn is_kept_as_given_up(bench: &Bench) -> bool {
 }
 
 #[test]
-fn what_is_given_up_and_was_sent_once_more_is_cancelled_though_that_is_refused() {
+fn a_given_up_request_that_is_sent_once_more_and_refused_is_cancelled_but_unauthorized_pauses() {
     for (http, code, is_cancelled) in [(404, "not-found", true), (401, "unauthorized", false)] {
         let mut bench = Bench::ready();
         let ticket = bench.request("x");
@@ -341,7 +341,7 @@ fn what_is_given_up_and_was_sent_once_more_is_cancelled_though_that_is_refused()
 }
 
 #[test]
-fn who_waits_first_is_told_in_its_own_time_though_another_joins() {
+fn the_first_caller_gets_gave_up_in_its_own_time_though_another_call_joins() {
     let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
     bench.request("x");
     bench.answer(health(bench.server_ms()));
@@ -352,7 +352,7 @@ fn who_waits_first_is_told_in_its_own_time_though_another_joins() {
 }
 
 #[test]
-fn who_asks_for_the_clock_and_hears_nothing_asks_again() {
+fn a_question_for_the_clock_that_times_out_is_asked_again() {
     let mut bench = Bench::new();
     bench.request("x");
     let hung = bench.last().attempt;

@@ -39,7 +39,7 @@ fn settled(bench: &mut Bench) -> Option<Row> {
 }
 
 #[test]
-fn the_answer_to_one_is_not_kept_for_the_other() {
+fn the_answer_to_a_request_whose_row_was_replaced_does_not_settle_the_new_row() {
     let (mut bench, entry) = replaced("other");
     bench.answer(outcome("done", bench.server_ms()));
     assert_eq!(bodies(&bench), ["done"]);
@@ -48,7 +48,7 @@ fn the_answer_to_one_is_not_kept_for_the_other() {
 }
 
 #[test]
-fn the_payload_of_the_other_is_not_sent_by_this_one() {
+fn a_tab_whose_row_was_replaced_does_not_send_the_new_payload() {
     let (mut bench, entry) = replaced("other");
     bench.lose();
     bench.sent.clear();
@@ -59,7 +59,7 @@ fn the_payload_of_the_other_is_not_sent_by_this_one() {
 }
 
 #[test]
-fn the_answer_that_is_kept_of_the_other_is_not_this_ones() {
+fn a_tab_whose_row_was_replaced_does_not_deliver_the_kept_answer_of_the_new_row() {
     let (mut bench, _) = replaced("other");
     let row = settled(&mut bench);
     bench.lose();
@@ -69,7 +69,7 @@ fn the_answer_that_is_kept_of_the_other_is_not_this_ones() {
 }
 
 #[test]
-fn what_was_given_up_here_does_not_cancel_the_other() {
+fn giving_up_a_request_whose_row_was_replaced_does_not_cancel_the_new_one() {
     let (mut bench, entry) = replaced("other");
     let ticket = bench.client.ticket_of("x").expect("in hand");
     bench.client.give_up(bench.now_ms, ticket);
@@ -81,7 +81,7 @@ fn what_was_given_up_here_does_not_cancel_the_other() {
 
 /// If both tabs make the same request, it is one: the second tab waits for the row of the first.
 #[test]
-fn who_makes_the_same_request_waits_for_whoever_made_it_first() {
+fn a_tab_that_makes_the_same_request_as_a_stored_row_waits_for_that_row() {
     let (mut bench, entry) = replaced("x");
     let mut second = Bench::with(|settings| settings.owner = "second".into());
     second.learn_clock();

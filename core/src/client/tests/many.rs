@@ -34,7 +34,7 @@ fn pending(n: usize, owners: usize) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn each_of_very_many_acknowledgements_is_found_once() {
+fn each_of_50_000_settled_rows_is_acknowledged_once_and_reading_them_takes_bounded_time() {
     const ROWS: usize = 50_000;
     let mut bench = Bench::new();
     let mut rows: Vec<_> = (0..ROWS).map(settled).collect();
@@ -59,7 +59,7 @@ fn each_of_very_many_acknowledgements_is_found_once() {
 }
 
 #[test]
-fn what_others_have_in_hand_is_looked_through_however_much_it_is() {
+fn looking_through_20_000_rows_of_other_tabs_takes_bounded_time() {
     const OWNERS: usize = 10;
     let mut bench = Bench::new();
     let rows: Vec<_> = (0..20_000).map(|n| pending(n, OWNERS)).collect();
@@ -72,7 +72,7 @@ fn what_others_have_in_hand_is_looked_through_however_much_it_is() {
 }
 
 #[test]
-fn where_too_many_acknowledgements_wait_no_request_is_taken() {
+fn a_request_is_refused_as_outbox_full_while_too_many_acknowledgements_wait() {
     let mut bench = Bench::ready();
     let rows: Vec<_> = (0..ACKS_WAITING_MAX).map(settled).collect();
     bench.client.stored(bench.now_ms, &rows, None).expect("readable");

@@ -8,7 +8,7 @@ fn set_offline(bench: &mut Bench, is_offline: bool) {
 }
 
 #[test]
-fn offline_nothing_is_sent_and_online_all_goes_on_at_once() {
+fn nothing_is_sent_offline_and_all_requests_are_sent_at_once_when_online() {
     let mut bench = Bench::ready();
     bench.request("before");
     set_offline(&mut bench, true);
@@ -22,7 +22,7 @@ fn offline_nothing_is_sent_and_online_all_goes_on_at_once() {
 }
 
 #[test]
-fn offline_nobody_asks_for_the_clock_nor_acknowledges() {
+fn the_clock_and_acknowledgements_are_not_sent_offline() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.answer(outcome("x", bench.server_ms()));
@@ -40,7 +40,7 @@ fn offline_nobody_asks_for_the_clock_nor_acknowledges() {
 }
 
 #[test]
-fn what_was_stored_offline_is_taken_back_without_asking_anybody() {
+fn a_request_stored_offline_is_given_up_without_asking_the_server() {
     let mut bench = Bench::ready();
     set_offline(&mut bench, true);
     let ticket = bench.request("x");
@@ -52,7 +52,7 @@ fn what_was_stored_offline_is_taken_back_without_asking_anybody() {
 }
 
 #[test]
-fn a_page_that_is_looked_at_again_does_not_wait_for_the_interval() {
+fn a_page_that_becomes_visible_sends_before_the_interval_is_over() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
@@ -66,7 +66,7 @@ fn a_page_that_is_looked_at_again_does_not_wait_for_the_interval() {
 }
 
 #[test]
-fn an_attempt_whose_row_is_raised_while_the_network_goes_waits_too() {
+fn an_attempt_whose_row_is_being_raised_when_the_network_goes_waits_until_online() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
@@ -83,7 +83,7 @@ fn an_attempt_whose_row_is_raised_while_the_network_goes_waits_too() {
 }
 
 #[test]
-fn a_page_that_is_looked_at_again_waits_as_long_as_the_server_asked_for() {
+fn a_page_that_becomes_visible_still_obeys_retry_after() {
     let mut bench = Bench::ready();
     bench.request("x");
     let mut answer = problem(429, "rate-limited", "no", "same-id", bench.server_ms());
@@ -97,7 +97,7 @@ fn a_page_that_is_looked_at_again_waits_as_long_as_the_server_asked_for() {
 }
 
 #[test]
-fn an_answer_that_comes_as_the_network_goes_is_settled() {
+fn an_answer_that_arrives_after_the_network_has_gone_settles_its_row() {
     let mut bench = Bench::ready();
     bench.request("x");
     set_offline(&mut bench, true);

@@ -21,7 +21,7 @@ fn answer_to_id(bench: &mut Bench, id: &str, answer: Answer) {
 }
 
 #[test]
-fn a_request_waits_for_the_answer_of_the_one_before_it_at_its_key() {
+fn an_ordered_request_waits_for_the_answer_of_the_one_before_it_at_its_key() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b?c", None);
     ordered(&mut bench, "y", "/a/b", None);
@@ -38,7 +38,7 @@ fn a_request_waits_for_the_answer_of_the_one_before_it_at_its_key() {
 }
 
 #[test]
-fn other_keys_and_those_that_need_no_order_overlap() {
+fn ordered_requests_to_other_keys_and_unordered_ones_are_sent_at_once() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b", None);
     ordered(&mut bench, "other", "/other", None);
@@ -48,7 +48,7 @@ fn other_keys_and_those_that_need_no_order_overlap() {
 }
 
 #[test]
-fn who_waits_for_its_turn_wakes_nobody_and_stores_no_deadline() {
+fn a_request_that_waits_for_its_turn_sets_no_timer_and_stores_no_deadline() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b", None);
     ordered(&mut bench, "y", "/a/b", None);
@@ -58,7 +58,7 @@ fn who_waits_for_its_turn_wakes_nobody_and_stores_no_deadline() {
 }
 
 #[test]
-fn one_that_pauses_or_is_given_up_is_waited_for_until_it_has_its_answer() {
+fn an_ordered_request_waits_while_the_one_before_it_is_paused_or_being_cancelled() {
     let mut bench = Bench::ready();
     let first = ordered(&mut bench, "x", "/a/b", None);
     ordered(&mut bench, "y", "/a/b", None);
@@ -75,7 +75,7 @@ fn one_that_pauses_or_is_given_up_is_waited_for_until_it_has_its_answer() {
 }
 
 #[test]
-fn what_is_left_of_another_tab_goes_on_in_the_order_of_its_calls() {
+fn adopted_requests_go_on_in_the_order_of_their_calls() {
     let mut before = Bench::ready();
     for id in ["c", "a", "b"] {
         ordered(&mut before, id, "/a/b", None);
@@ -93,7 +93,7 @@ fn what_is_left_of_another_tab_goes_on_in_the_order_of_its_calls() {
 }
 
 #[test]
-fn what_waits_for_its_turn_is_taken_back_without_asking_anybody() {
+fn a_request_that_waits_for_its_turn_is_given_up_without_asking_the_server() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b", None);
     let second = ordered(&mut bench, "y", "/a/b", None);
@@ -105,7 +105,7 @@ fn what_waits_for_its_turn_is_taken_back_without_asking_anybody() {
 }
 
 #[test]
-fn what_another_tab_has_sent_meanwhile_is_cancelled_at_its_key() {
+fn a_waiting_request_that_another_tab_has_sent_is_probed_when_it_is_given_up() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b", None);
     let second = ordered(&mut bench, "y", "/a/b", None);
@@ -118,7 +118,7 @@ fn what_another_tab_has_sent_meanwhile_is_cancelled_at_its_key() {
 }
 
 #[test]
-fn a_failing_store_takes_nothing_back() {
+fn giving_up_a_waiting_request_takes_effect_only_once_the_store_works() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/a/b", None);
     let second = ordered(&mut bench, "y", "/a/b", None);
@@ -132,7 +132,7 @@ fn a_failing_store_takes_nothing_back() {
 }
 
 #[test]
-fn an_answer_that_names_the_key_lets_none_pass_that_knows_only_the_path() {
+fn an_answer_that_names_the_key_does_not_let_later_requests_known_by_path_pass() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/new", None);
     ordered(&mut bench, "y", "/new", None);
@@ -147,7 +147,7 @@ fn an_answer_that_names_the_key_lets_none_pass_that_knows_only_the_path() {
 }
 
 #[test]
-fn an_answer_that_spells_a_named_key_otherwise_lets_none_pass() {
+fn an_answer_that_spells_a_named_key_differently_does_not_let_later_requests_pass() {
     let mut bench = Bench::ready();
     ordered(&mut bench, "x", "/new", Some("a%2fb"));
     ordered(&mut bench, "y", "/other", Some("a%2fb"));
@@ -185,7 +185,7 @@ fn adopt(bench: &mut Bench, id: &str, by: &str) {
 }
 
 #[test]
-fn what_another_tab_took_over_just_before_is_shared_with_it_where_something_comes_after_it() {
+fn a_request_that_another_tab_just_adopted_is_shared_if_an_adopted_one_comes_after_it() {
     let mut bench = looks_at("next", left());
     adopt(&mut bench, "c", "other");
     bench.drive();
@@ -199,7 +199,7 @@ fn what_another_tab_took_over_just_before_is_shared_with_it_where_something_come
 }
 
 #[test]
-fn what_another_tab_took_over_is_left_to_it_where_nothing_comes_after_it() {
+fn a_request_that_another_tab_adopted_is_left_to_it_if_none_comes_after_it() {
     let mut bench = looks_at("next", left());
     adopt(&mut bench, "c", "other");
     adopt(&mut bench, "a", "other");
@@ -210,7 +210,7 @@ fn what_another_tab_took_over_is_left_to_it_where_nothing_comes_after_it() {
 }
 
 #[test]
-fn what_a_tab_that_lives_took_over_is_shared_with_it_where_something_comes_after_it() {
+fn a_request_that_a_living_tab_adopted_is_shared_with_it_if_an_adopted_one_comes_after_it() {
     let mut bench = Bench::with(|settings| settings.owner = "next".into());
     bench.rows = left();
     adopt(&mut bench, "c", "other");
@@ -225,7 +225,7 @@ fn what_a_tab_that_lives_took_over_is_shared_with_it_where_something_comes_after
 }
 
 #[test]
-fn what_a_tab_that_lives_made_itself_is_left_to_it() {
+fn requests_that_a_living_tab_made_are_left_to_it() {
     let mut bench = Bench::with(|settings| settings.owner = "next".into());
     bench.rows = left();
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
@@ -234,7 +234,7 @@ fn what_a_tab_that_lives_made_itself_is_left_to_it() {
 }
 
 #[test]
-fn what_is_taken_over_again_and_again_comes_before_what_was_called_later() {
+fn requests_that_are_adopted_twice_run_before_those_called_later() {
     let mut second = looks_at("second", left());
     second.drive();
     ordered(&mut second, "b", "/a/b", None);
@@ -248,7 +248,7 @@ fn what_is_taken_over_again_and_again_comes_before_what_was_called_later() {
 }
 
 #[test]
-fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_there_later() {
+fn a_request_shared_with_a_living_tab_keeps_its_place_before_later_calls_of_that_tab() {
     let mut living = Bench::ready();
     ordered(&mut living, "x", "/a/b", None);
     // The tab that shares the request has made many requests of its own.
@@ -271,7 +271,7 @@ fn what_is_shared_with_a_tab_that_lives_keeps_its_place_before_what_is_called_th
 }
 
 #[test]
-fn who_is_called_once_a_key_has_answered_lets_none_pass_either() {
+fn a_request_called_after_an_answer_named_the_key_waits_for_the_one_before_it() {
     // A key that is known only from the answer, and a key that the answer spells differently.
     for (first, then) in [(None, "a/b"), (Some("a%2fb"), "a%2fb")] {
         let mut bench = Bench::ready();

@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn there_is_a_limit_to_what_is_in_hand_and_to_what_is_under_way() {
+fn the_requests_in_hand_and_the_attempts_under_way_are_limited() {
     let mut bench = Bench::ready();
     for n in 0..REQUESTS_MAX {
         bench.request(&n.to_string());
@@ -18,7 +18,7 @@ fn there_is_a_limit_to_what_is_in_hand_and_to_what_is_under_way() {
 }
 
 #[test]
-fn what_is_being_sent_is_not_sent_again_by_a_resume() {
+fn resume_does_not_send_a_request_that_is_under_way_again() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.client.resume_all(bench.now_ms);
@@ -27,7 +27,7 @@ fn what_is_being_sent_is_not_sent_again_by_a_resume() {
 }
 
 #[test]
-fn what_has_no_place_wakes_nobody() {
+fn a_request_that_waits_for_a_free_attempt_sets_no_timer() {
     let mut bench = Bench::ready();
     for n in 0..=ATTEMPTS_MAX {
         bench.request(&n.to_string());
@@ -36,7 +36,7 @@ fn what_has_no_place_wakes_nobody() {
 }
 
 #[test]
-fn the_paths_that_are_remembered_are_bounded() {
+fn the_number_of_paths_whose_keys_are_remembered_is_bounded() {
     let mut bench = Bench::ready();
     for n in 0..KEYS_KNOWN_MAX + 10 {
         let target = format!("/{n}");
@@ -49,7 +49,7 @@ fn the_paths_that_are_remembered_are_bounded() {
 
 /// The query of a path may decide about the key.
 #[test]
-fn a_path_of_many_keys_takes_no_room_from_others() {
+fn a_path_with_many_keys_does_not_push_out_the_keys_of_other_paths() {
     let mut bench = Bench::ready();
     let ask = |bench: &mut Bench, target: &str, key: &str, n: usize| {
         bench.client.request(bench.now_ms, n.to_string(), Draft { target: target.into(), ..draft("") }, false);
@@ -67,7 +67,7 @@ fn a_path_of_many_keys_takes_no_room_from_others() {
 }
 
 #[test]
-fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
+fn requests_to_a_key_that_hangs_do_not_block_other_keys_for_ever() {
     let mut bench = Bench::ready();
     for n in 0..2 * ATTEMPTS_MAX {
         bench.request(&format!("dead{n}"));
@@ -82,7 +82,7 @@ fn requests_to_a_key_that_hangs_do_not_keep_others_from_being_sent_for_ever() {
 }
 
 #[test]
-fn what_is_asked_for_comes_in_order() {
+fn changes_are_polled_in_the_order_of_the_requests() {
     let mut bench = Bench::ready();
     for id in ["a", "b", "c"] {
         bench.client.request(bench.now_ms, id.into(), draft(id), false);
@@ -104,7 +104,7 @@ fn what_is_asked_for_comes_in_order() {
 
 /// The system gives zeroed memory only when it is touched, so the large body costs nothing.
 #[test]
-fn there_is_a_limit_to_the_bytes_in_hand() {
+fn a_request_beyond_the_limit_of_bytes_is_refused_as_outbox_full() {
     let mut bench = Bench::ready();
     let large = Draft { body: vec![0; PENDING_BYTES_MAX + 1], ..draft("") };
     bench.client.request(bench.now_ms, "large".into(), large, false);
@@ -115,7 +115,7 @@ fn there_is_a_limit_to_the_bytes_in_hand() {
 }
 
 #[test]
-fn of_many_in_one_moment_no_more_leave_than_may_however_they_are_stored() {
+fn of_many_requests_made_at_once_only_the_limit_is_sent_whether_the_clock_is_known_or_not() {
     for knows_clock in [true, false] {
         let mut bench = if knows_clock { Bench::ready() } else { Bench::new() };
         for n in 0..2 * ATTEMPTS_MAX {

@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn nothing_is_sent_before_it_is_stored_nor_before_the_clock_is_known() {
+fn a_request_is_not_sent_before_it_is_stored_and_the_clock_is_known() {
     let mut bench = Bench::new();
     bench.client.request(0, "x".into(), draft("x"), false);
     let first = bench.client.poll();
@@ -25,7 +25,7 @@ fn nothing_is_sent_before_it_is_stored_nor_before_the_clock_is_known() {
 }
 
 #[test]
-fn what_was_pending_before_a_restart_goes_on_under_its_id_and_is_delivered_as_recovered() {
+fn a_request_of_a_closed_tab_goes_on_under_its_id_and_first_sent_and_is_recovered() {
     let mut bench = Bench::ready();
     bench.request("x");
     let first_sent = bench.last().headers.get("semel-first-sent").map(str::to_owned);
@@ -48,7 +48,7 @@ fn what_was_pending_before_a_restart_goes_on_under_its_id_and_is_delivered_as_re
 }
 
 #[test]
-fn a_store_that_fails_sends_nothing_and_forgets_nothing() {
+fn nothing_is_sent_while_the_store_fails_and_an_answer_is_settled_once_it_works() {
     let mut bench = Bench::ready();
     bench.is_broken = true;
     bench.request("x");
@@ -74,7 +74,7 @@ fn a_store_that_fails_sends_nothing_and_forgets_nothing() {
 }
 
 #[test]
-fn a_row_that_is_gone_is_sent_no_more() {
+fn a_request_whose_row_is_gone_is_not_sent_again_and_its_caller_gets_outcome_lost() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
@@ -86,7 +86,7 @@ fn a_row_that_is_gone_is_sent_no_more() {
 }
 
 #[test]
-fn who_waits_for_what_another_tab_settled_gets_the_answer_that_it_kept() {
+fn a_caller_whose_request_another_tab_settled_gets_the_kept_answer() {
     for is_before_the_attempt in [true, false] {
         let mut bench = Bench::ready();
         bench.request("x");
@@ -108,7 +108,7 @@ fn who_waits_for_what_another_tab_settled_gets_the_answer_that_it_kept() {
 }
 
 #[test]
-fn what_cannot_be_read_stops_everything() {
+fn a_row_that_cannot_be_read_stops_the_client() {
     let mut bench = Bench::ready();
     bench.request("x");
     let mut rows: Vec<_> = bench.rows.clone().into_iter().collect();
@@ -121,7 +121,7 @@ fn what_cannot_be_read_stops_everything() {
 }
 
 #[test]
-fn the_overview_tells_what_is_pending_and_where() {
+fn the_overview_lists_pending_requests_of_the_outbox_with_their_state() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.lose();
@@ -138,7 +138,7 @@ fn the_overview_tells_what_is_pending_and_where() {
 }
 
 #[test]
-fn an_id_that_is_another_tabs_is_not_sent() {
+fn a_request_under_the_id_of_another_tabs_request_is_a_mismatch_and_not_sent() {
     let mut bench = Bench::ready();
     bench.change("x", &Change::Add(Entry { owner: "other".into(), outbox: "outbox".into(), ..Entry::default() }));
     bench.request("x");
@@ -146,7 +146,7 @@ fn an_id_that_is_another_tabs_is_not_sent() {
 }
 
 #[test]
-fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again() {
+fn a_row_that_two_tabs_adopt_is_sent_by_one_and_a_row_in_hand_is_not_adopted_again() {
     let mut bench = Bench::ready();
     bench.request("x");
     let rows: Vec<_> = bench.rows.clone().into_iter().collect();
@@ -166,7 +166,7 @@ fn what_two_tabs_adopt_is_sent_by_one_and_what_is_in_hand_is_not_adopted_again()
 }
 
 #[test]
-fn what_a_store_said_to_be_lost_and_has_goes_on_in_its_tab_and_is_answered_to_who_asks_there() {
+fn a_row_that_the_store_kept_despite_a_failure_is_sent_and_answered_or_recovered() {
     for is_asked_for in [false, true] {
         let mut bench = Bench::ready();
         bench.is_broken = true;
@@ -191,7 +191,7 @@ fn what_a_store_said_to_be_lost_and_has_goes_on_in_its_tab_and_is_answered_to_wh
 }
 
 #[test]
-fn no_failure_is_delivered_while_the_store_cannot_say_whether_another_tab_has_the_answer() {
+fn a_failure_is_not_delivered_while_the_store_cannot_tell_whether_another_tab_has_the_answer() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.is_broken = true;
@@ -204,7 +204,7 @@ fn no_failure_is_delivered_while_the_store_cannot_say_whether_another_tab_has_th
 }
 
 #[test]
-fn an_answer_that_was_kept_leaves_after_its_time_and_not_before() {
+fn a_kept_answer_is_deleted_after_its_time_and_not_before() {
     for (old_s, stays) in [(KEPT_S_MAX - 10, true), (KEPT_S_MAX + 10, false)] {
         let mut bench = Bench::ready();
         let kept = Some(Answered::Outcome(Response::json(201, "kept")).into());
@@ -228,7 +228,7 @@ fn an_answer_that_was_kept_leaves_after_its_time_and_not_before() {
 }
 
 #[test]
-fn an_answer_that_was_kept_stays_whatever_instant_a_damaged_row_gives_it() {
+fn a_kept_answer_with_a_damaged_time_in_the_future_stays() {
     let mut bench = Bench::ready();
     let settled = row::Settled {
         outbox: "outbox".into(),
@@ -248,7 +248,7 @@ fn an_answer_that_was_kept_stays_whatever_instant_a_damaged_row_gives_it() {
 }
 
 #[test]
-fn what_could_not_be_stored_takes_no_place_for_ever() {
+fn requests_that_could_not_be_stored_do_not_count_against_the_limit() {
     let mut bench = Bench::ready();
     bench.is_broken = true;
     for n in 0..=REQUESTS_MAX {
@@ -260,7 +260,7 @@ fn what_could_not_be_stored_takes_no_place_for_ever() {
 }
 
 #[test]
-fn a_kept_answer_leaves_once_its_time_is_over_though_the_store_is_read_only_once() {
+fn a_kept_answer_is_deleted_after_its_time_though_the_store_is_read_only_once() {
     let mut bench = Bench::new();
     let settled = row::Settled {
         outbox: "outbox".into(),
@@ -286,7 +286,7 @@ fn a_kept_answer_leaves_once_its_time_is_over_though_the_store_is_read_only_once
 }
 
 #[test]
-fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
+fn a_row_that_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
     let mut bench = Bench::ready();
     bench.request("x");
     let mut next = Bench::with(|settings| settings.owner = "next".into());
@@ -301,7 +301,7 @@ fn what_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
 }
 
 #[test]
-fn an_answer_that_is_kept_right_after_a_sleep_is_kept_as_long_as_any_other() {
+fn an_answer_that_is_kept_right_after_a_sleep_has_a_time_not_before_the_servers() {
     let mut bench = Bench::ready();
     bench.request("x");
     bench.change("x", &Change::Adopt { by: "other".into(), from: "tab".into(), is_shared: true });

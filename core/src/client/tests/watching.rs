@@ -27,7 +27,7 @@ fn answer_in(first: &mut Bench, other: &mut Bench) {
 }
 
 #[test]
-fn the_answer_reaches_who_asks_for_it_in_another_tab() {
+fn a_watcher_in_another_tab_gets_the_answer_without_sending() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -46,7 +46,7 @@ fn the_answer_reaches_who_asks_for_it_in_another_tab() {
 }
 
 #[test]
-fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
+fn a_watcher_adopts_the_request_when_its_tab_is_gone_and_gets_the_answer() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -59,7 +59,7 @@ fn who_waits_for_another_tab_goes_on_when_it_is_gone_and_gets_the_answer() {
 
 /// The tab is frozen, or has the answer and nobody there takes it.
 #[test]
-fn who_waits_for_a_tab_that_lives_and_sends_no_more_asks_for_itself_in_the_end() {
+fn a_watcher_sends_the_request_itself_if_its_living_tab_sends_nothing_for_two_timeouts() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -78,7 +78,7 @@ fn who_waits_for_a_tab_that_lives_and_sends_no_more_asks_for_itself_in_the_end()
 }
 
 #[test]
-fn what_another_tab_sends_again_and_again_is_left_to_it_and_so_is_what_has_still_to_leave() {
+fn a_watcher_does_not_send_a_request_that_its_tab_keeps_sending_or_that_waits_for_its_turn() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -102,7 +102,7 @@ fn what_another_tab_sends_again_and_again_is_left_to_it_and_so_is_what_has_still
 }
 
 #[test]
-fn what_nobody_waits_for_is_left_to_the_tab_that_has_it() {
+fn a_request_that_nobody_watches_any_more_is_left_to_its_tab() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -115,7 +115,7 @@ fn what_nobody_waits_for_is_left_to_the_tab_that_has_it() {
 }
 
 #[test]
-fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
+fn a_watcher_gets_the_answer_of_a_third_tab_that_took_the_request_over() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -134,7 +134,7 @@ fn what_a_third_tab_takes_over_is_waited_for_all_the_same() {
 }
 
 #[test]
-fn an_id_that_is_not_there_has_no_answer_and_nothing_is_made_up() {
+fn watching_an_unknown_id_gives_outcome_lost_and_writes_no_row() {
     let mut bench = Bench::ready();
     watch(&mut bench, "x");
     assert_eq!(bodies(&bench), ["outcome-lost"]);
@@ -142,7 +142,7 @@ fn an_id_that_is_not_there_has_no_answer_and_nothing_is_made_up() {
 }
 
 #[test]
-fn who_leaves_is_not_answered_and_the_request_goes_on() {
+fn a_watcher_that_leaves_or_gives_up_gets_no_answer_and_does_not_cancel_the_request() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -162,7 +162,7 @@ fn who_leaves_is_not_answered_and_the_request_goes_on() {
 }
 
 #[test]
-fn a_store_that_fails_is_asked_again_for_who_waits() {
+fn a_watcher_asks_a_failing_store_again() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -177,7 +177,7 @@ fn a_store_that_fails_is_asked_again_for_who_waits() {
 }
 
 #[test]
-fn the_same_request_made_twice_is_one_and_both_get_its_answer() {
+fn the_same_request_made_twice_in_a_tab_is_sent_once_under_one_ticket() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     assert_eq!(bench.client.request(bench.now_ms, "x".into(), draft("x"), false), Some(ticket));
@@ -191,7 +191,7 @@ fn the_same_request_made_twice_is_one_and_both_get_its_answer() {
 }
 
 #[test]
-fn an_answer_that_nobody_took_yet_is_delivered_to_who_asks_for_it() {
+fn an_answer_that_nobody_has_taken_yet_is_delivered_to_a_later_watcher() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     bench.client.leave(ticket);
@@ -210,7 +210,7 @@ fn an_answer_that_nobody_took_yet_is_delivered_to_who_asks_for_it() {
 }
 
 #[test]
-fn the_same_id_in_two_tabs_is_one_request_if_it_is_the_same_payload() {
+fn the_same_id_in_two_tabs_is_one_request_or_a_mismatch_if_the_payload_differs() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -240,7 +240,7 @@ fn the_same_id_in_two_tabs_is_one_request_if_it_is_the_same_payload() {
 }
 
 #[test]
-fn an_id_whose_answer_was_given_is_not_used_again() {
+fn an_id_whose_answer_was_delivered_is_not_sent_again() {
     let mut first = Bench::ready();
     first.request("x");
     first.answer(outcome("done", first.server_ms()));
@@ -250,7 +250,7 @@ fn an_id_whose_answer_was_given_is_not_used_again() {
 }
 
 #[test]
-fn what_another_tab_sees_to_holds_nothing_up() {
+fn an_ordered_request_that_another_tab_sends_does_not_delay_the_next_one_here() {
     let mut first = Bench::ready();
     first.client.request(first.now_ms, "x".into(), draft("x"), true);
     first.drive();
@@ -265,7 +265,7 @@ fn what_another_tab_sees_to_holds_nothing_up() {
 
 /// Two identities may share a store, and choose the same id.
 #[test]
-fn what_was_made_for_another_identity_is_not_told() {
+fn a_request_of_another_identity_is_neither_told_nor_changed() {
     let mut first = Bench::ready();
     first.request("x");
     let mut stranger =
@@ -287,7 +287,7 @@ fn what_was_made_for_another_identity_is_not_told() {
 
 /// The maker took the request back before it left, and made another under the same id.
 #[test]
-fn the_answer_to_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
+fn a_caller_that_joined_a_withdrawn_request_gets_outcome_lost_though_its_id_is_used_anew() {
     let mut first = Bench::ready();
     first.client.set_offline(first.now_ms, true);
     let ticket = first.request("x");
@@ -319,7 +319,7 @@ fn made_anew() -> (Bench, Bench) {
 /// A third tab waits for the new request, so its answer is kept. Only then does the tab look that waited for the old
 /// one.
 #[test]
-fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_waited_for_what_was_there() {
+fn a_caller_that_joined_a_withdrawn_request_does_not_get_the_kept_answer_of_its_successor() {
     let (mut first, mut other) = made_anew();
     let mut third = Bench::with(|settings| settings.owner = "third".into());
     third.learn_clock();
@@ -341,7 +341,7 @@ fn the_answer_that_is_kept_of_what_was_made_anew_under_an_id_is_not_told_to_who_
 /// The maker is gone before the tab that waited for the old request has looked. That tab takes the new one over, but
 /// its caller never waited for it.
 #[test]
-fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_who_waited_for_what_was_there() {
+fn a_tab_adopts_the_request_made_anew_under_an_id_and_the_old_ones_caller_gets_outcome_lost() {
     let (first, mut other) = made_anew();
     other.rows = first.rows.clone();
     all_gone(&mut other);
@@ -352,7 +352,7 @@ fn what_was_made_anew_under_an_id_is_taken_over_and_its_answer_is_not_told_to_wh
 
 /// Rows as an older build made them: their maker is only the tab, whatever the request asks for.
 #[test]
-fn rows_of_a_build_before_are_told_and_what_was_made_anew_there_is_not_while_it_has_no_answer() {
+fn a_caller_that_joined_an_older_builds_row_gets_its_answer_or_outcome_lost_if_replaced() {
     let entry = |body: &str| Entry {
         draft: draft(body).into(),
         outbox: "outbox".into(),
@@ -378,7 +378,7 @@ fn rows_of_a_build_before_are_told_and_what_was_made_anew_there_is_not_while_it_
 
 /// An older build reads the maker of a row as a text. So the text stays the same, whoever settles the row.
 #[test]
-fn who_made_a_row_stays_the_same_text_for_a_build_before() {
+fn the_maker_of_a_row_stays_the_same_text_when_it_is_settled() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -391,7 +391,7 @@ fn who_made_a_row_stays_the_same_text_for_a_build_before() {
 
 /// The store had said that it failed, but it did not.
 #[test]
-fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
+fn a_request_under_the_id_of_a_stored_row_with_another_payload_is_a_mismatch() {
     let mut bench = Bench::ready();
     bench.change(
         "x",
@@ -408,7 +408,7 @@ fn what_is_stored_under_an_id_is_what_is_sent_under_it() {
 
 /// This tab takes over a request of another tab that it waited for, and its caller gives up during that.
 #[test]
-fn what_is_given_up_while_it_is_taken_over_is_cancelled() {
+fn a_request_that_is_given_up_while_it_is_taken_over_is_sent_only_with_deadline_0() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -442,7 +442,7 @@ fn all_gone(other: &mut Bench) {
 
 /// The row says that the request is another tab's. That tab ends before this one has marked the row.
 #[test]
-fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_has_gone() {
+fn a_request_given_up_before_its_row_was_known_gets_deadline_0_after_its_tab_ends() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = given_up_unjoined(&first);
@@ -453,7 +453,7 @@ fn what_is_given_up_before_it_is_known_to_be_another_tabs_is_so_when_that_one_ha
 /// After this tab found the row, and before it marked it, the maker takes the request back, makes another under the id,
 /// and ends.
 #[test]
-fn what_was_made_anew_under_the_id_of_what_is_given_up_is_not() {
+fn giving_up_a_request_does_not_cancel_one_made_anew_under_its_id() {
     let (first, _) = made_anew();
     let mut before = Bench::ready();
     before.client.set_offline(before.now_ms, true);
@@ -466,7 +466,7 @@ fn what_was_made_anew_under_the_id_of_what_is_given_up_is_not() {
 }
 
 #[test]
-fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() {
+fn a_caller_that_joined_gets_gave_up_in_time_though_its_own_tab_takes_the_request_over() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -478,7 +478,7 @@ fn who_joined_what_another_tab_sends_gives_up_in_time_though_it_is_taken_over() 
 }
 
 #[test]
-fn who_gives_up_before_it_is_known_to_be_another_tabs_waits_no_more() {
+fn a_request_given_up_before_its_row_was_known_gives_gave_up_unless_its_tab_is_cancelling_it() {
     let mut first = Bench::ready();
     first.request("x");
     let mut other = beside(&first);
@@ -496,7 +496,7 @@ fn who_gives_up_before_it_is_known_to_be_another_tabs_waits_no_more() {
 }
 
 #[test]
-fn who_asks_for_an_answer_that_is_given_and_not_settled_yet_gets_it_too() {
+fn a_watcher_gets_an_answer_that_was_delivered_and_is_not_settled_yet() {
     let mut bench = Bench::ready();
     let ticket = bench.request("x");
     let attempt = bench.last().attempt;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_rule_is_an_error_that_says_which_and_why() {
+    fn the_error_of_an_invalid_rule_names_the_rule_and_the_reason() {
         for (text, said) in [
             ("[{\"keys\":\"a\",\"recordsMax\":0}]", "rule 1: recordsMax is 0"),
             ("[{\"keys\":\"a\"},{\"keys\":\"b\",\"bytesMax\":-1}]", "rule 2: bytesMax is -1"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bounded_number_of_rules() {
+    fn the_number_of_key_rules_is_limited_to_256() {
         let rules = |n: usize| format!("[{}]", vec!["{\"keys\":\"a\"}"; n].join(","));
         assert!(KeyRules::parse(&rules(KEY_RULES_MAX)).is_ok());
         assert!(KeyRules::parse(&rules(KEY_RULES_MAX + 1)).is_err_and(|error| error.contains("257 rules")));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_cannot_be_read_is_an_error_that_names_it() {
+    fn the_error_of_an_invalid_setting_names_the_setting() {
         for (name, value) in [
             ("SEMEL_RETENTION_SECONDS", "0"),
             ("SEMEL_RECORDS_MAX", "many"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_a_decimal_of_up_to_six_places() {
+    fn a_log_sample_is_a_decimal_from_0_to_1_whose_first_six_places_count() {
         for (text, share_ppm) in
             [("0", 0), ("1", 1_000_000), ("1.0", 1_000_000), ("0.5", 500_000), ("0.01", 10_000), ("0.0000019", 1)]
         {
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_retention_for_ever_is_one_without_an_end() {
+    fn a_retention_of_forever_has_no_end() {
         let config = one("SEMEL_RETENTION_SECONDS", "forever");
         assert_eq!(config.map(|config| (config.retention_s, config.retention())), Ok((FOREVER_S, None)));
         assert_eq!(Config::default().retention(), Some(86_400));
     }
 
     #[test]
-    fn the_first_rule_that_names_a_key_says_what_it_says_and_leaves_the_rest() {
+    fn the_first_rule_that_matches_a_key_applies_and_leaves_other_settings_unchanged() {
         let rules = r#"[{"keys":"a/b","recordsMax":1},{"keys":"a/*","retentionSeconds":"forever","recordsMax":2},
             {"keys":"*","tombstonesMax":3,"bytesMax":4,"retentionSeconds":5}]"#;
         let config = one("SEMEL_KEY_RULES", rules).expect("rules");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_deployment_keeps_as_many_records_as_benchmarks_make_unless_it_is_set() {
+    fn an_open_deployment_has_its_own_records_max_unless_that_is_set() {
         let of = |set: &[(&str, &str)]| {
             let found = |asked: &str| set.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
             Config::from_settings(found).map(|config| config.records_max)
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_served_unless_it_is_said() {
+    fn a_deployment_is_open_only_if_semel_open_says_so() {
         assert_eq!(Config::from_settings(|_| None), Ok(Config::default()));
         assert!(!Config::default().open);
         assert!(one("SEMEL_OPEN", "true").is_ok_and(|config| config.open));

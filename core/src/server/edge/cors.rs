@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_is_listed_reads_and_nobody_else() {
+    fn only_a_listed_origin_gets_cors_headers() {
         let cors = cors("https://app.example  http://localhost:5173").unwrap_or(Cors::Any);
         let vary = [("vary".to_owned(), "Origin".to_owned())];
         for origin in ["https://app.example", "http://localhost:5173"] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_opened_by_pages_that_may_read_by_the_workers_own_and_by_no_page() {
+    fn a_socket_may_be_opened_by_listed_origins_the_workers_own_origin_and_clients_without_one() {
         let listed = cors("https://app.example").unwrap_or(Cors::Any);
         let lets_open = |cors: &Cors, origin: Option<&str>| {
             let origin = origin.map(|origin| ("origin", origin));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_nobody_reads_but_in_an_open_deployment() {
+    fn no_list_allows_no_origin_except_in_an_open_deployment_and_a_star_allows_any() {
         assert_eq!(Cors::from_settings(false, |_| None), Ok(Cors::Listed(Vec::new())));
         assert_eq!(Cors::from_settings(true, |_| None), Ok(Cors::Any));
         assert_eq!(cors("*"), Ok(Cors::Any));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_an_error() {
+    fn an_invalid_origin_is_an_error_that_names_semel_origins() {
         for bad in [
             "https://app.example/",
             "app.example",
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_bounded_number_of_origins() {
+    fn a_list_of_origins_has_at_most_100() {
         let list = |count: usize| (0..count).map(|n| format!("https://a{n}.example")).collect::<Vec<_>>().join(" ");
         assert!(matches!(cors(&list(ORIGINS_MAX)), Ok(Cors::Listed(origins)) if origins.len() == 100));
         assert!(cors(&list(ORIGINS_MAX + 1)).is_err_and(|error| error.contains("more than 100 origins")));
     }
 
     #[test]
-    fn a_list_with_other_signs_between_is_told_what_stands_there() {
+    fn the_error_of_a_list_with_another_separator_says_that_it_must_be_a_space() {
         for bad in [
             "https://a.example,https://b.example",
             "https://a.example, https://b.example",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preflight_of_an_origin_that_is_not_listed_allows_nothing() {
+    fn the_answer_to_a_preflight_of_an_unlisted_origin_allows_nothing() {
         let asked =
             Headers::from_iter([("origin", "https://evil.example"), ("access-control-request-headers", "x-own")]);
         let mut answer = preflight(&asked);

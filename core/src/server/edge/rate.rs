@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_and_then_the_rate() {
+    fn a_caller_gets_a_burst_and_then_the_rate() {
         let mut rate = rate(10, 5);
         let granted = |rate: &mut Rate, now_ms| (0..100).filter(|_| rate.take("a", now_ms).is_ok()).count();
         assert_eq!(granted(&mut rate, 1_000), 5);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_true_and_the_shortest() {
+    fn a_refusal_tells_the_shortest_wait_that_is_enough() {
         for (per_second, burst) in [(1, 1), (3, 2), (7, 50), (700_000, 3), (1_000_000, 1_000_000)] {
             let mut rate = rate(per_second, burst);
             let mut now_ms = 5_000;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_cost_as_many_and_those_beyond_a_burst_are_owed() {
+    fn requests_in_one_call_cost_each_one_and_those_beyond_a_burst_are_owed() {
         for (count, costs) in [(1, 1), (3, 3), (10, 10), (11, 11), (256, 256), (usize::MAX, 256)] {
             let mut rate = rate(10, 10);
             assert_eq!((rate.take("a", 0), rate.take_more("a", count - 1, 0)), (Ok(()), Ok(())), "{count}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pays_for_another_and_a_refusal_takes_nothing() {
+    fn each_caller_has_its_own_limit_and_a_refusal_costs_nothing() {
         let mut rate = rate(1, 1);
         assert!(rate.take("a", 0).is_ok() && rate.take("b", 0).is_ok());
         for now_ms in 0..1_000 {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_makes_nobody_wait_for_long() {
+    fn a_clock_that_goes_back_makes_a_caller_wait_only_once() {
         let mut rate = rate(2, 4);
         while rate.take("a", 10_000_000).is_ok() {}
         assert_eq!(rate.take("a", 0), Err(500));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_lets_nobody_past_and_forgets_nobody_who_is_over_the_limit() {
+    fn a_full_table_makes_new_callers_share_one_entry_and_keeps_those_over_the_limit() {
         let mut rate = rate(1, 2);
         assert!(rate.take("over", 0).is_ok() && rate.take("over", 0).is_ok() && rate.take("over", 0).is_err());
         assert!(rate.take("within", 0).is_ok());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_asks_the_table_for_each_thing_once() {
+    fn a_request_reads_writes_and_counts_the_table_once() {
         let counts = std::rc::Rc::default();
         let mut rate = Rate::new(1, 1, Box::new(Counted(BTreeMap::new(), std::rc::Rc::clone(&counts))));
         assert!(rate.take("a", 0).is_ok() && rate.take("a", 0).is_err());

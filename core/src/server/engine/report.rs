@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_as_it_was_told_by_builds_before_and_after_as_well() {
+    fn a_report_is_read_from_its_row_and_from_rows_of_older_and_newer_builds() {
         let key = "caf\u{e9}".to_owned();
         let report = Report {
             key,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_taken_by_name_and_type_and_none_is_left() {
+    fn members_are_taken_by_name_and_type_and_a_remaining_one_is_an_error() {
         let mut all = members(r#"{"a":"x\n","b":-7,"c":1.5,"d":["y"],"e":null,"f":{"g":3}}"#);
         assert_eq!(all.required("a"), Ok("x\n".to_owned()));
         assert_eq!(all.required("b"), Ok(-7_i64));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_there_twice_or_of_another_type_is_an_error() {
+    fn a_member_that_is_missing_or_duplicate_or_of_another_type_is_an_error() {
         assert_eq!(members("{}").required::<i64>("a"), Err("missing field `a`".to_owned()));
         assert_eq!(members("{\"a\":null}").required::<i64>("a"), Err("missing field `a`".to_owned()));
         assert_eq!(members("{\"a\":1,\"b\":2,\"a\":1}").any("a"), Err("duplicate field `a`".to_owned()));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn text_that_is_not_a_json_object_is_refused() {
         for text in ["", "[]", "1", "null", "{", "{} {}", "{\"a\":01}", "{\"a\":\"\u{1}\"}", "{a:1}"] {
             assert!(Members::parse(text.as_bytes()).is_err(), "{text}");
         }

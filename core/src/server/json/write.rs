@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_serde_json_reads() {
+    fn written_json_is_read_by_serde_json_as_the_same_value() {
         let text = "\"\\\u{0}\n\u{1f}\u{7f}\u{2028}\u{1f600}</script>";
         let inner = Object::default().with(text, text).end();
         let all = Object::default()
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_escaped_is_found_wherever_it_is() {
+    fn a_character_that_must_be_escaped_is_found_at_any_position() {
         for char in (0..=0x100).filter_map(char::from_u32) {
             for (before, after) in (0..20).flat_map(|before| (0..20).map(move |after| (before, after))) {
                 let text = ["~".repeat(before), char.to_string(), "!".repeat(after)].concat();

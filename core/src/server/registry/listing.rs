@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_and_what_it_cannot_mean_is_refused() {
+    fn the_query_of_a_listing_is_parsed_and_an_invalid_one_is_refused() {
         let listing = Listing::parse("/semel/v1/admin/keys?order=heaviest&limit=7&prefix=caf%C3%A9+a").unwrap();
         assert_eq!((listing.order, listing.limit, listing.prefix.as_str()), (Order::Heaviest, 7, "caf\u{e9} a"));
         assert_eq!(Listing::parse("/semel/v1/admin/keys").unwrap().limit as i64, LIMIT_DEFAULT);

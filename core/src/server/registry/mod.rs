@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_stays_in_its_shard() {
+    fn the_shard_of_a_key_never_changes_and_keys_spread_over_all_shards() {
         // If these changed, every deployment would lose its keys.
         assert_eq!(["accounts/alice", "a", "caf\u{e9}"].map(shard_of), [9, 10, 5]);
         let counts = (0..1600).fold([0; SHARDS as usize], |mut counts, number| {

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_with_an_id_that_nobody_could_have_sent_is_damaged() {
+    fn a_bundle_with_an_id_outside_printable_ascii_is_damaged() {
         let bundle = |id: &[u8]| Bundle::from_bytes([&[0, 0, 0, 1, 2], id].concat());
         assert!(bundle(b" ~").is_some());
         for id in [b"a\x1f", b"a\x7f", b"\xc3\xa9"] {

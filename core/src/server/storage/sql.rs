@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_float_is_an_integer_only_where_it_is_one_exactly() {
+    fn a_number_reads_as_an_integer_only_if_it_is_whole_and_within_the_safe_range() {
         for (value, integer) in [
             (3.0, Some(3)),
             (-9_007_199_254_740_991.0, Some(-9_007_199_254_740_991)),

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn no_uuid_can_be_made_that_stands_for_another_id() {
+    fn a_crafted_uuid_does_not_have_the_hash_of_another_id() {
         let text = RequestId::new("order-1001").expect("an id");
         // As it is hashed, and with each variant.
         for bits in 0..=3_u128 {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_may_happen_in_any_order_and_what_is_over_stays_over() {
+    fn overlapping_deposits_may_count_in_any_order_and_a_later_read_may_not_be_older() {
         let mut history = History::default();
         history.deposits(1, "k");
         history.deposits(2, "k");

@@ -25,7 +25,7 @@ fn sum(database: &Database) -> i64 {
 }
 
 #[test]
-fn a_transaction_that_is_undone_leaves_nothing_and_its_parent_goes_on() {
+fn a_transaction_that_is_rolled_back_leaves_nothing_and_its_parent_goes_on() {
     let database = with_table();
     let ended = database.transaction(&mut || {
         insert(&database, 1)?;
@@ -45,7 +45,7 @@ fn a_transaction_that_is_undone_leaves_nothing_and_its_parent_goes_on() {
 }
 
 #[test]
-fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_it_is_opened_again() {
+fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_the_database_is_reopened() {
     for ((n, kept), database) in
         [(0, 0), (1, 0), (2, 0), (3, 1)].into_iter().flat_map(|each| both().map(|database| (each, database)))
     {
@@ -61,7 +61,7 @@ fn a_crash_before_the_commit_leaves_nothing_and_lasts_until_it_is_opened_again()
 }
 
 #[test]
-fn a_full_disk_undoes_the_whole_transaction_whatever_its_parts_make_of_it() {
+fn a_full_disk_rolls_back_the_whole_transaction_though_its_parts_ignore_the_error() {
     for (n, database) in (0..7).flat_map(|n| both().map(|database| (n, database))) {
         database.full(n);
         let ended = database.transaction(&mut || {
@@ -77,7 +77,7 @@ fn a_full_disk_undoes_the_whole_transaction_whatever_its_parts_make_of_it() {
 }
 
 #[test]
-fn what_is_held_back_is_seen_by_the_object_alone_and_lost_with_it() {
+fn a_commit_that_is_held_back_is_seen_only_by_the_object_until_release_and_lost_in_a_crash() {
     let database = with_table();
     database.hold();
     assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
@@ -95,7 +95,7 @@ fn what_is_held_back_is_seen_by_the_object_alone_and_lost_with_it() {
 }
 
 #[test]
-fn a_statement_that_fails_fails_once() {
+fn a_statement_that_is_told_to_fail_fails_once() {
     for database in both() {
         database.fail(2);
         assert!(database.transaction(&mut || insert(&database, 1)).is_err(), "the commit fails");
@@ -105,7 +105,7 @@ fn a_statement_that_fails_fails_once() {
 }
 
 #[test]
-fn what_is_held_back_dies_with_the_object_wherever_it_is() {
+fn a_commit_that_is_held_back_is_lost_if_the_database_is_reopened_on_disk_and_in_memory() {
     for database in both() {
         for kept in 0..2 {
             database.hold();
@@ -122,7 +122,7 @@ fn what_is_held_back_dies_with_the_object_wherever_it_is() {
 }
 
 #[test]
-fn a_panic_undoes_what_it_goes_through_and_nothing_that_is_held_back() {
+fn a_panic_rolls_back_its_open_transactions_and_no_commit_that_is_held_back() {
     for database in both() {
         database.hold();
         assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
@@ -141,7 +141,7 @@ fn a_panic_undoes_what_it_goes_through_and_nothing_that_is_held_back() {
 }
 
 #[test]
-fn a_copy_has_what_is_committed_and_goes_its_own_way() {
+fn a_copy_has_what_is_committed_and_is_independent_of_the_original() {
     for database in both() {
         assert_eq!(database.transaction(&mut || insert(&database, 1)), Ok(Ended::Committed));
         let copy = database.copy();
@@ -154,7 +154,7 @@ fn a_copy_has_what_is_committed_and_goes_its_own_way() {
 
 #[test]
 #[should_panic = "nobody sees what is committed while a transaction is open"]
-fn in_memory_nobody_looks_at_what_is_not_committed() {
+fn in_memory_reading_committed_rows_while_commits_are_held_back_panics() {
     let database = table_in(Database::in_memory());
     database.hold();
     sum(&database);

@@ -157,7 +157,7 @@ fn play(seed: u64, may_be_blind: bool) -> World {
 }
 
 #[test]
-fn every_request_runs_once_at_most_and_who_is_told_no_is_told_the_truth() {
+fn every_request_runs_at_most_once_and_executed_no_is_always_true() {
     for seed in 0..300 {
         let world = play(seed, seed % 2 == 0);
         let effects: BTreeSet<_> = world.server.effects.iter().collect();
@@ -179,7 +179,7 @@ fn every_request_runs_once_at_most_and_who_is_told_no_is_told_the_truth() {
 }
 
 #[test]
-fn the_requests_of_a_tab_take_effect_in_the_order_of_its_calls() {
+fn the_requests_of_a_tab_run_in_the_order_of_its_calls() {
     for seed in 0..300 {
         // No blind tabs: a request that several tabs have in hand at once has no order.
         let World { server, calls, .. } = play(seed, false);
@@ -192,7 +192,7 @@ fn the_requests_of_a_tab_take_effect_in_the_order_of_its_calls() {
 }
 
 #[test]
-fn every_request_that_was_stored_is_heard_of() {
+fn every_request_that_was_stored_or_ran_gets_an_answer() {
     let mut outcomes = 0;
     for seed in 0..300 {
         let world = play(seed, seed % 2 == 0);

@@ -15,7 +15,7 @@ fn framed(server: &mut Server, rows: &mut Rows) -> Tab {
 }
 
 #[test]
-fn on_a_socket_one_alone_goes_as_a_batch_and_by_itself_where_that_is_refused_before_anything_pauses() {
+fn a_single_request_on_a_socket_goes_as_a_batch_and_alone_if_that_is_refused_before_it_pauses() {
     for (status, code) in [(400, "body-invalid"), (413, "too-large")] {
         let (mut server, mut rows) = world();
         let mut tab = framed(&mut server, &mut rows);
@@ -39,7 +39,7 @@ fn on_a_socket_one_alone_goes_as_a_batch_and_by_itself_where_that_is_refused_bef
 }
 
 #[test]
-fn what_a_batch_can_not_answer_is_asked_for_by_itself_and_holds_up_nobody_s_answer() {
+fn a_request_whose_answer_no_batch_can_hold_is_sent_alone_and_delays_no_other_answer() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "first");
@@ -62,7 +62,7 @@ fn what_a_batch_can_not_answer_is_asked_for_by_itself_and_holds_up_nobody_s_answ
 }
 
 #[test]
-fn what_has_a_header_that_no_batch_takes_goes_by_itself_in_its_turn_and_its_place_can_be_closed() {
+fn a_request_with_a_header_that_no_batch_takes_goes_alone_in_its_turn_and_can_be_cancelled() {
     let (mut server, mut rows) = world();
     let mut tab = framed(&mut server, &mut rows);
     let headers = Headers::from_iter([("cf-access-client-id", "1")]);
@@ -92,7 +92,7 @@ fn what_has_a_header_that_no_batch_takes_goes_by_itself_in_its_turn_and_its_plac
 }
 
 #[test]
-fn what_is_too_large_for_a_frame_goes_by_itself_on_a_socket_too() {
+fn a_request_too_large_for_a_frame_goes_alone_in_its_turn_on_a_socket_too() {
     let (mut server, mut rows) = world();
     let mut tab = framed(&mut server, &mut rows);
     let large = "x".repeat(super::super::FRAME_BYTES_MAX);

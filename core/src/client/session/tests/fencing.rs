@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_holder_that_is_fenced_stops_and_says_what_never_ran() {
+fn a_fenced_holder_stops_and_its_requests_that_never_ran_fail_as_fenced_not_run() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.call(&mut rows, "x");
@@ -20,7 +20,7 @@ fn a_holder_that_is_fenced_stops_and_says_what_never_ran() {
 }
 
 #[test]
-fn a_holder_that_is_fenced_hears_what_ran_and_asks_on_for_what_may_have() {
+fn a_fenced_holder_gets_the_outcome_of_what_ran_and_sends_again_what_may_have_run() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.call(&mut rows, "first");
@@ -42,7 +42,7 @@ fn a_holder_that_is_fenced_hears_what_ran_and_asks_on_for_what_may_have() {
 }
 
 #[test]
-fn what_nobody_waits_for_and_no_other_holder_can_find_is_told_of_as_what_never_ran() {
+fn a_fenced_holder_with_its_own_store_reports_requests_that_nobody_waits_for_as_not_run() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::with("a", |settings| settings.is_shared = false);
     zombie.session.give_up_after(Some(1));
@@ -63,7 +63,7 @@ fn what_nobody_waits_for_and_no_other_holder_can_find_is_told_of_as_what_never_r
 }
 
 #[test]
-fn no_is_not_said_of_what_somebody_else_has_taken_over() {
+fn a_fenced_holder_does_not_say_no_of_a_request_that_another_tab_took_over() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.call(&mut rows, "x");
@@ -76,7 +76,7 @@ fn no_is_not_said_of_what_somebody_else_has_taken_over() {
 }
 
 #[test]
-fn what_is_given_up_while_somebody_else_takes_it_over_may_run() {
+fn a_request_that_is_given_up_while_another_tab_takes_it_over_is_unknown_and_its_row_stays() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let tickets: Vec<_> = (0..65).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
@@ -88,7 +88,7 @@ fn what_is_given_up_while_somebody_else_takes_it_over_may_run() {
 }
 
 #[test]
-fn a_place_that_a_row_did_not_get_is_the_next_rows() {
+fn a_place_whose_row_another_tab_took_over_goes_to_the_next_row() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for number in 0..66 {
@@ -101,7 +101,7 @@ fn a_place_that_a_row_did_not_get_is_the_next_rows() {
 }
 
 #[test]
-fn what_was_taken_over_by_a_holder_that_is_fenced_goes_on_with_the_one_that_is_not() {
+fn a_request_that_a_fenced_holder_took_over_and_did_not_run_goes_on_with_the_current_holder() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "ran");
@@ -121,7 +121,7 @@ fn what_was_taken_over_by_a_holder_that_is_fenced_goes_on_with_the_one_that_is_n
 }
 
 #[test]
-fn what_a_holder_took_over_that_lives_comes_before_what_the_next_one_is_asked_for() {
+fn a_request_that_a_living_fenced_holder_took_over_runs_before_the_calls_of_the_next_holder() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut reloaded = Tab::open("a", &mut server, &mut rows, &[]);
     reloaded.call(&mut rows, "ran");
@@ -144,7 +144,7 @@ fn what_a_holder_took_over_that_lives_comes_before_what_the_next_one_is_asked_fo
 }
 
 #[test]
-fn who_is_fenced_leaves_one_after_the_other_what_nobody_waits_for_there() {
+fn a_fenced_holder_leaves_requests_that_nobody_waits_for_to_the_next_one_by_one_in_order() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.session.give_up_after(Some(INTERVAL_MS));
@@ -173,7 +173,7 @@ fn who_is_fenced_leaves_one_after_the_other_what_nobody_waits_for_there() {
 }
 
 #[test]
-fn what_is_given_up_before_who_is_fenced_has_left_it_is_not_left_and_holds_nothing_up() {
+fn a_request_that_is_given_up_before_a_fenced_holder_has_left_it_does_not_run_or_delay_others() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.session.give_up_after(Some(INTERVAL_MS));
@@ -196,7 +196,7 @@ fn what_is_given_up_before_who_is_fenced_has_left_it_is_not_left_and_holds_nothi
 }
 
 #[test]
-fn who_is_fenced_is_told_so_once_whether_or_not_anybody_waits() {
+fn a_fenced_holder_is_told_so_though_no_caller_waits_and_leaves_a_request_it_took_over() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "x");
@@ -213,7 +213,7 @@ fn who_is_fenced_is_told_so_once_whether_or_not_anybody_waits() {
 }
 
 #[test]
-fn a_session_that_its_key_has_lost_is_over_and_what_may_have_run_is_unknown() {
+fn a_session_that_its_key_has_lost_ends_and_sent_requests_are_unknown_and_unsent_ones_not_run() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -226,7 +226,7 @@ fn a_session_that_its_key_has_lost_is_over_and_what_may_have_run_is_unknown() {
 }
 
 #[test]
-fn a_holder_that_is_fenced_takes_nothing_over_and_the_next_one_does() {
+fn a_fenced_holder_takes_no_rows_over_and_the_next_holder_does() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "ran");
@@ -245,7 +245,7 @@ fn a_holder_that_is_fenced_takes_nothing_over_and_the_next_one_does() {
 }
 
 #[test]
-fn what_is_fenced_and_may_have_run_gets_no_other_place() {
+fn a_taken_over_request_that_is_fenced_and_may_have_run_gets_no_new_place() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "x");
@@ -261,7 +261,7 @@ fn what_is_fenced_and_may_have_run_gets_no_other_place() {
 }
 
 #[test]
-fn what_has_no_place_yet_hears_too_that_its_holder_is_fenced() {
+fn requests_without_a_place_or_not_stored_yet_fail_as_fenced_too() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     let ids: Vec<_> = (0..70).map(|number| format!("{number:02}")).collect();
@@ -283,7 +283,7 @@ fn what_has_no_place_yet_hears_too_that_its_holder_is_fenced() {
 }
 
 #[test]
-fn what_was_taken_over_and_may_have_run_is_asked_for_by_who_is_fenced_before_it_could() {
+fn a_fenced_holder_gets_the_outcome_of_a_taken_over_request_that_ran_and_leaves_an_unrun_one() {
     for ran in [true, false] {
         let (mut server, mut rows) = (Server::default(), Rows::new());
         let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
@@ -307,7 +307,7 @@ fn what_was_taken_over_and_may_have_run_is_asked_for_by_who_is_fenced_before_it_
 }
 
 #[test]
-fn what_was_taken_over_goes_on_with_who_holds_the_session_though_the_store_failed_at_its_place() {
+fn a_taken_over_request_whose_new_place_was_not_stored_goes_on_with_the_next_holder() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "x");
@@ -335,7 +335,7 @@ fn what_was_taken_over_goes_on_with_who_holds_the_session_though_the_store_faile
 
 /// A store that can't tell whether it has made a change makes it again.
 #[test]
-fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_took_the_row_over_meanwhile() {
+fn a_place_stored_without_a_report_stays_that_of_its_row_though_another_tab_took_it_over() {
     // Without requests before it, `x` gets its place while it is stored. With 64 before it, it gets its place only once
     // there is one.
     for before in [0, 64] {
@@ -376,7 +376,7 @@ fn a_place_that_was_given_and_could_not_be_told_is_nobody_elses_though_another_t
 /// A tab that can't tell who lives, and does not know that it is fenced, takes a row over, has the request run under
 /// its place, and is done with it.
 #[test]
-fn a_place_that_could_not_be_told_is_closed_where_another_may_have_used_it() {
+fn a_place_whose_storing_seemed_to_fail_is_closed_if_another_tab_has_used_it() {
     // `x` gets its place while it is stored, or once its earlier place can run nothing any more.
     for is_new in [true, false] {
         let (mut server, mut rows) = (Server::default(), Rows::new());
@@ -423,7 +423,7 @@ fn a_place_that_could_not_be_told_is_closed_where_another_may_have_used_it() {
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_and_was_not_stored_yet_goes_on_with_the_next_holder_all_the_same() {
+fn requests_that_nobody_waits_for_and_were_not_stored_yet_go_on_with_the_next_holder() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.session.give_up_after(Some(1));

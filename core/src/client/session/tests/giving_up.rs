@@ -14,7 +14,7 @@ fn gives_up(tab: &mut Tab, rows: &mut Rows, ticket: Ticket) {
 }
 
 #[test]
-fn what_was_given_up_is_cancelled_after_a_reload_too() {
+fn a_request_that_was_given_up_is_cancelled_by_the_next_holder() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
     gives_up(&mut tab, &mut rows, ticket);
@@ -25,7 +25,7 @@ fn what_was_given_up_is_cancelled_after_a_reload_too() {
 }
 
 #[test]
-fn what_was_given_up_and_ran_is_recovered_with_its_outcome() {
+fn a_request_that_ran_before_it_was_given_up_is_recovered_by_the_next_holder_with_its_outcome() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
     server.serve(&tab.sent[0]);
@@ -36,7 +36,7 @@ fn what_was_given_up_and_ran_is_recovered_with_its_outcome() {
 }
 
 #[test]
-fn what_was_given_up_meanwhile_is_not_paused_at() {
+fn a_session_does_not_pause_at_a_refusal_of_a_request_that_was_given_up_meanwhile() {
     let (mut server, mut rows, mut tab) = opened();
     server.says.insert("x".into(), vec![(404, "not-found", "no", "after-fix")]);
     let ticket = tab.call(&mut rows, "x");
@@ -49,7 +49,7 @@ fn what_was_given_up_meanwhile_is_not_paused_at() {
 }
 
 #[test]
-fn an_answer_that_comes_while_that_is_stored_counts_once_it_is() {
+fn an_answer_that_arrives_while_the_giving_up_is_stored_is_delivered_once_that_is_stored() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
     tab.slow = Some(Vec::new());
@@ -63,7 +63,7 @@ fn an_answer_that_comes_while_that_is_stored_counts_once_it_is() {
 }
 
 #[test]
-fn an_answer_that_came_while_that_was_stored_is_not_kept_back_where_the_store_fails() {
+fn an_answer_that_arrives_while_the_giving_up_is_stored_is_delivered_if_the_store_fails() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
     tab.slow = Some(Vec::new());
@@ -75,7 +75,7 @@ fn an_answer_that_came_while_that_was_stored_is_not_kept_back_where_the_store_fa
 }
 
 #[test]
-fn where_the_store_fails_at_it_nothing_after_it_overtakes_it() {
+fn while_the_store_fails_to_store_a_giving_up_no_later_request_overtakes_it() {
     let (mut server, mut rows, mut tab) = opened();
     let ticket = tab.call(&mut rows, "x");
     tab.call(&mut rows, "y");
@@ -91,7 +91,7 @@ fn where_the_store_fails_at_it_nothing_after_it_overtakes_it() {
 }
 
 #[test]
-fn a_caller_is_told_in_time_that_it_need_not_wait_and_the_request_goes_on() {
+fn a_caller_gets_gave_up_after_the_limit_and_its_request_goes_on() {
     let (mut server, mut rows, mut tab) = opened();
     tab.session.give_up_after(Some(5_000));
     tab.call(&mut rows, "x");
@@ -106,7 +106,7 @@ fn a_caller_is_told_in_time_that_it_need_not_wait_and_the_request_goes_on() {
 }
 
 #[test]
-fn what_nobody_has_taken_yet_leaves_room_for_others() {
+fn an_answer_that_nobody_has_taken_does_not_count_against_the_limit_of_requests() {
     let (mut server, mut rows, mut tab) = opened();
     tab.session.settings.requests_max = 1;
     tab.session.give_up_after(Some(1));
@@ -121,7 +121,7 @@ fn what_nobody_has_taken_yet_leaves_room_for_others() {
 }
 
 #[test]
-fn offline_nothing_is_sent_and_online_it_goes_at_once_unless_the_server_asked_for_a_pause() {
+fn nothing_is_sent_offline_and_going_online_sends_at_once_but_not_before_retry_after() {
     let (mut server, mut rows, mut tab) = opened();
     tab.session.set_offline(tab.now_ms, true);
     tab.call(&mut rows, "x");
@@ -146,7 +146,7 @@ fn offline_nothing_is_sent_and_online_it_goes_at_once_unless_the_server_asked_fo
 }
 
 #[test]
-fn who_asks_what_there_is_hears_of_all_of_the_session_without_an_answer() {
+fn the_overview_lists_all_requests_of_the_session_without_an_answer_and_no_other_session() {
     let (mut server, mut rows, mut tab) = opened();
     tab.call(&mut rows, "x");
     let mut other = Tab::with("b", |settings| settings.name = "other".into());
@@ -165,7 +165,7 @@ fn who_asks_what_there_is_hears_of_all_of_the_session_without_an_answer() {
 }
 
 #[test]
-fn what_is_given_up_while_it_is_taken_over_by_who_fences_its_holder_waits_for_nothing() {
+fn a_request_that_is_given_up_and_taken_over_by_another_tab_is_unknown_and_not_kept_in_hand() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.shares = true;
@@ -184,7 +184,7 @@ fn what_is_given_up_while_it_is_taken_over_by_who_fences_its_holder_waits_for_no
 
 /// Where nobody can tell who lives, several holders may have given a request a place, and none was told of it by its store.
 #[test]
-fn each_place_of_a_request_is_closed_by_a_cancellation_with_an_id_of_its_own() {
+fn two_holders_that_close_places_of_one_request_do_not_clash_and_the_former_is_fenced() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut zombie = Tab::open("a", &mut server, &mut rows, &[]);
     zombie.shares = true;

@@ -8,7 +8,7 @@ pub fn world() -> (Server, Rows) {
 }
 
 #[test]
-fn the_take_over_is_sent_until_it_is_answered_under_one_id() {
+fn the_take_over_is_sent_again_unchanged_until_it_is_answered() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::new("a");
     tab.session.wake(0);
@@ -25,7 +25,7 @@ fn the_take_over_is_sent_until_it_is_answered_under_one_id() {
 }
 
 #[test]
-fn a_take_over_that_is_refused_says_why_and_is_not_sent_again() {
+fn a_take_over_that_is_refused_reports_the_code_and_is_not_sent_again() {
     let (mut server, mut rows) = world();
     Tab::open("a", &mut server, &mut rows, &[]);
     let mut tab = Tab::with("b", |settings| settings.after = Some(0));
@@ -38,7 +38,7 @@ fn a_take_over_that_is_refused_says_why_and_is_not_sent_again() {
 }
 
 #[test]
-fn the_first_goes_at_once_and_what_comes_meanwhile_goes_in_one_frame() {
+fn the_first_request_goes_at_once_and_those_called_meanwhile_go_in_one_frame() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for id in ["x", "y", "z"] {
@@ -55,7 +55,7 @@ fn the_first_goes_at_once_and_what_comes_meanwhile_goes_in_one_frame() {
 }
 
 #[test]
-fn a_lost_frame_goes_again_as_it_was_with_what_came_meanwhile_after_it() {
+fn a_lost_request_is_sent_again_with_those_called_meanwhile_behind_it_and_runs_once() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -70,7 +70,7 @@ fn a_lost_frame_goes_again_as_it_was_with_what_came_meanwhile_after_it() {
 }
 
 #[test]
-fn an_attempt_that_takes_too_long_is_given_up_and_its_answer_changes_nothing() {
+fn an_attempt_that_times_out_is_sent_again_and_its_late_answer_is_ignored() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -86,7 +86,7 @@ fn an_attempt_that_takes_too_long_is_given_up_and_its_answer_changes_nothing() {
 }
 
 #[test]
-fn what_fails_in_a_frame_and_what_comes_after_it_goes_again_in_order_and_in_the_same_epoch() {
+fn a_request_that_fails_in_a_frame_and_those_after_it_are_sent_again_under_the_same_places() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     server.says.insert("y".into(), vec![(500, "rolled-back", "no", "same-id")]);
@@ -104,7 +104,7 @@ fn what_fails_in_a_frame_and_what_comes_after_it_goes_again_in_order_and_in_the_
 }
 
 #[test]
-fn a_batch_that_is_refused_as_a_whole_is_asked_one_by_one() {
+fn the_requests_of_a_batch_that_is_refused_as_a_whole_are_sent_one_by_one() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for id in ["first", "x", "y"] {
@@ -121,7 +121,7 @@ fn a_batch_that_is_refused_as_a_whole_is_asked_one_by_one() {
 }
 
 #[test]
-fn an_answer_to_a_batch_that_is_none_counts_as_lost() {
+fn an_unreadable_answer_to_a_batch_counts_as_lost() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for id in ["first", "x", "y"] {
@@ -145,7 +145,7 @@ fn an_answer_to_a_batch_that_is_none_counts_as_lost() {
 }
 
 #[test]
-fn no_place_is_taken_beyond_the_window_and_what_has_none_is_stored_all_the_same() {
+fn a_request_beyond_the_window_is_stored_without_a_place() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for number in 0..70 {
@@ -160,7 +160,7 @@ fn no_place_is_taken_beyond_the_window_and_what_has_none_is_stored_all_the_same(
 }
 
 #[test]
-fn the_acknowledgement_waits_until_the_row_is_gone() {
+fn a_request_is_acknowledged_only_once_its_row_is_deleted() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -181,7 +181,7 @@ fn the_acknowledgement_waits_until_the_row_is_gone() {
 }
 
 #[test]
-fn a_failing_store_takes_a_new_request_back_and_its_number_is_the_next_ones() {
+fn a_request_that_could_not_be_stored_fails_and_its_number_goes_to_the_next() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.is_broken = true;
@@ -213,7 +213,7 @@ fn unsure() -> (Server, Rows, Tab) {
 }
 
 #[test]
-fn the_number_of_what_a_store_may_have_though_it_failed_is_the_next_ones_once_that_is_gone() {
+fn the_number_of_a_row_that_a_failing_store_kept_goes_to_the_next_once_that_row_is_deleted() {
     let (mut server, mut rows, mut tab) = unsure();
     assert_eq!(places(&rows), [("x", Some((1, 1))), ("y", None)]);
     tab.pass(&mut rows, INTERVAL_MS);
@@ -222,7 +222,7 @@ fn the_number_of_what_a_store_may_have_though_it_failed_is_the_next_ones_once_th
 }
 
 #[test]
-fn what_a_store_has_though_it_failed_goes_on_with_the_next_holder_by_itself() {
+fn a_request_whose_row_a_failing_store_kept_runs_with_the_next_holder() {
     let (mut server, mut rows, mut tab) = unsure();
     tab.arrives_all(&mut server, &mut rows);
     let mut next = Tab::open("b", &mut server, &mut rows, &[]);
@@ -233,7 +233,7 @@ fn what_a_store_has_though_it_failed_goes_on_with_the_next_holder_by_itself() {
 
 /// The store may have the row of `x` after all. But no caller waits for `x` any more.
 #[test]
-fn a_store_that_goes_on_failing_is_told_of_each_time_though_it_may_have_what_came_first() {
+fn each_call_fails_while_the_store_fails_though_it_may_have_kept_the_first() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.is_broken = true;
@@ -245,7 +245,7 @@ fn a_store_that_goes_on_failing_is_told_of_each_time_though_it_may_have_what_cam
 }
 
 #[test]
-fn calls_keep_their_order_however_slow_the_store_is() {
+fn calls_run_in_order_though_the_store_is_slow() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.slow = Some(Vec::new());
@@ -261,7 +261,7 @@ fn calls_keep_their_order_however_slow_the_store_is() {
 }
 
 #[test]
-fn it_pauses_at_what_must_be_mended_and_goes_on_in_order() {
+fn an_after_fix_refusal_pauses_the_session_and_requests_go_on_in_order_after_resume() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     server.says.insert("x".into(), vec![(401, "unauthorized", "no", "after-fix")]);
@@ -278,7 +278,7 @@ fn it_pauses_at_what_must_be_mended_and_goes_on_in_order() {
 }
 
 #[test]
-fn what_is_given_up_in_a_pause_has_its_place_closed_and_the_others_go_on() {
+fn a_request_that_is_given_up_in_a_pause_is_cancelled_and_later_ones_go_on() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     server.says.insert("x".into(), vec![(404, "not-found", "no", "after-fix"); 5]);
@@ -294,7 +294,7 @@ fn what_is_given_up_in_a_pause_has_its_place_closed_and_the_others_go_on() {
 }
 
 #[test]
-fn what_is_given_up_and_ran_is_answered_with_its_outcome() {
+fn a_request_that_ran_and_is_given_up_gets_its_outcome() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let ticket = tab.call(&mut rows, "x");
@@ -309,7 +309,7 @@ fn what_is_given_up_and_ran_is_answered_with_its_outcome() {
 }
 
 #[test]
-fn of_a_cancellation_that_ran_and_is_not_kept_nobody_is_told_that_the_request_ran() {
+fn an_expired_outcome_of_a_cancellation_leaves_the_request_unknown() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let ticket = tab.call(&mut rows, "x");
@@ -324,7 +324,7 @@ fn of_a_cancellation_that_ran_and_is_not_kept_nobody_is_told_that_the_request_ra
 }
 
 #[test]
-fn the_place_of_what_is_given_up_and_has_lost_its_row_is_closed_and_what_is_behind_it_goes_on() {
+fn the_place_of_a_given_up_request_whose_row_is_gone_is_closed_and_later_requests_go_on() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let ticket = tab.call(&mut rows, "x");
@@ -342,7 +342,7 @@ fn the_place_of_what_is_given_up_and_has_lost_its_row_is_closed_and_what_is_behi
 }
 
 #[test]
-fn the_place_of_what_nobody_waits_for_any_more_and_has_lost_its_row_is_closed_too() {
+fn the_place_of_a_given_up_request_without_caller_or_row_is_closed_and_later_requests_go_on() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.session.give_up_after(Some(1));
@@ -368,7 +368,7 @@ fn the_place_of_what_nobody_waits_for_any_more_and_has_lost_its_row_is_closed_to
 }
 
 #[test]
-fn what_has_no_place_yet_is_taken_back_without_asking_anybody_and_leaves_no_gap() {
+fn a_request_without_a_place_is_given_up_at_once_and_leaves_no_gap() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let tickets: Vec<_> = (0..70).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
@@ -381,7 +381,7 @@ fn what_has_no_place_yet_is_taken_back_without_asking_anybody_and_leaves_no_gap(
 }
 
 #[test]
-fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
+fn a_request_beyond_the_limit_of_requests_fails_as_outbox_full_and_is_not_stored() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.session.settings.requests_max = 1;
@@ -392,7 +392,7 @@ fn a_request_beyond_the_limit_is_neither_stored_nor_sent() {
 
 /// The system gives zeroed memory only when it is touched, so the large body costs nothing.
 #[test]
-fn beyond_the_limit_of_bytes_nothing_is_taken() {
+fn a_request_beyond_the_limit_of_bytes_fails_as_outbox_full() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let body = vec![0; crate::client::PENDING_BYTES_MAX + 1];
@@ -404,7 +404,7 @@ fn beyond_the_limit_of_bytes_nothing_is_taken() {
 }
 
 #[test]
-fn a_frame_is_as_large_as_its_bodies_are_on_the_wire() {
+fn the_size_of_a_frame_counts_its_bodies_as_base64() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "first");

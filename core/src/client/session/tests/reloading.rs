@@ -20,7 +20,7 @@ fn left() -> (Server, Rows) {
 }
 
 #[test]
-fn what_is_left_is_asked_for_under_its_old_places_and_only_what_never_ran_gets_new_ones() {
+fn requests_left_behind_are_sent_under_their_old_places_and_only_unrun_ones_get_new_places() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "new");
@@ -37,7 +37,7 @@ fn what_is_left_is_asked_for_under_its_old_places_and_only_what_never_ran_gets_n
 }
 
 #[test]
-fn what_is_left_again_in_the_middle_happens_once_all_the_same() {
+fn requests_that_two_holders_leave_one_after_the_other_run_once() {
     let (mut server, mut rows) = left();
     let mut second = Tab::open("b", &mut server, &mut rows, &[]);
     second.arrives(&mut server, &mut rows);
@@ -50,7 +50,7 @@ fn what_is_left_again_in_the_middle_happens_once_all_the_same() {
 }
 
 #[test]
-fn what_was_left_and_arrives_late_changes_nothing() {
+fn a_request_that_was_left_behind_and_arrives_late_changes_nothing() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -62,7 +62,7 @@ fn what_was_left_and_arrives_late_changes_nothing() {
 }
 
 #[test]
-fn what_a_tab_that_lives_has_in_hand_is_left_to_it() {
+fn the_requests_of_a_living_tab_are_left_to_it() {
     let (mut server, mut rows) = left();
     let tab = Tab::open("b", &mut server, &mut rows, &["a"]);
     assert!(tab.sent.is_empty());
@@ -70,7 +70,7 @@ fn what_a_tab_that_lives_has_in_hand_is_left_to_it() {
 }
 
 #[test]
-fn what_a_tab_that_lives_has_not_heard_yet_is_not_acknowledged_while_there_is_room() {
+fn a_request_whose_answer_a_living_tab_has_not_heard_is_not_acknowledged_while_there_is_room() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::open("b", &mut server, &mut rows, &["a"]);
     tab.call(&mut rows, "new");
@@ -102,7 +102,7 @@ fn without_room() -> (Server, Rows, Tab, Tab) {
 }
 
 #[test]
-fn where_there_is_no_room_what_a_tab_that_lives_has_not_heard_yet_is_waited_for() {
+fn a_holder_without_room_waits_for_a_living_tab_to_hear_its_answer() {
     let (mut server, mut rows, mut unheard, mut tab) = without_room();
     for _ in 0..3 {
         tab.pass(&mut rows, INTERVAL_MS);
@@ -118,7 +118,7 @@ fn where_there_is_no_room_what_a_tab_that_lives_has_not_heard_yet_is_waited_for(
 }
 
 #[test]
-fn a_tab_that_is_frozen_is_not_waited_for_for_ever() {
+fn a_holder_without_room_waits_for_a_frozen_tab_only_for_a_bounded_time() {
     let (mut server, mut rows, _unheard, mut tab) = without_room();
     for _ in 0..VAIN_MAX {
         tab.look(&mut rows, &["a"]);
@@ -129,7 +129,7 @@ fn a_tab_that_is_frozen_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_tab_that_is_frozen_is_waited_for_once_however_much_it_has_not_heard() {
+fn a_holder_waits_for_a_frozen_tab_only_once_however_many_answers_it_has_not_heard() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut frozen = Tab::open("a", &mut server, &mut rows, &[]);
     for id in ["u", "v", "w"] {
@@ -154,7 +154,7 @@ fn a_tab_that_is_frozen_is_waited_for_once_however_much_it_has_not_heard() {
 }
 
 #[test]
-fn what_a_tab_that_lives_has_not_sent_before_it_was_fenced_is_not_waited_for() {
+fn a_holder_does_not_wait_for_a_request_that_a_living_tab_had_not_sent_before_it_was_fenced() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut frozen = Tab::open("a", &mut server, &mut rows, &[]);
     frozen.call(&mut rows, "x");
@@ -169,7 +169,7 @@ fn what_a_tab_that_lives_has_not_sent_before_it_was_fenced_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_tab_has_left_goes_before_what_has_no_room_for_its_sake() {
+fn a_holder_without_room_sends_the_request_of_a_closed_tab_and_then_its_own() {
     let (mut server, mut rows, _gone, mut tab) = without_room();
     tab.look(&mut rows, &[]);
     for _ in 0..3 {
@@ -181,7 +181,7 @@ fn what_a_tab_has_left_goes_before_what_has_no_room_for_its_sake() {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_is_kept_and_holds_up_nothing() {
+fn an_answer_that_nobody_takes_is_kept_for_the_next_holder_and_delays_nothing() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::new("b");
     tab.takes_recovered = false;
@@ -203,7 +203,7 @@ fn an_answer_that_nobody_takes_is_kept_and_holds_up_nothing() {
 }
 
 #[test]
-fn rows_of_another_session_or_outbox_are_left_alone() {
+fn rows_of_another_session_key_or_outbox_are_left_alone() {
     let (mut server, mut rows) = left();
     for (owner, set) in [
         ("b", (|settings| settings.name = "other".into()) as fn(&mut Settings)),
@@ -221,7 +221,7 @@ fn rows_of_another_session_or_outbox_are_left_alone() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_stops_all() {
+fn a_session_does_nothing_if_a_row_cannot_be_read() {
     let (_, mut rows) = left();
     rows.insert("damaged".into(), vec![9]);
     let rows: Vec<_> = rows.into_iter().collect();
@@ -231,7 +231,7 @@ fn a_row_that_cannot_be_read_stops_all() {
 }
 
 #[test]
-fn a_failing_store_takes_over_later() {
+fn a_holder_takes_rows_over_later_if_the_store_failed() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::new("b");
     tab.session.wake(0);
@@ -247,7 +247,7 @@ fn a_failing_store_takes_over_later() {
 }
 
 #[test]
-fn what_is_called_after_a_take_over_comes_after_what_was_left_whoever_goes_on_with_it() {
+fn calls_after_a_take_over_run_after_the_requests_left_behind_though_the_holder_changes_again() {
     let (mut server, mut rows) = left();
     let mut tab = Tab::open("b", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "new");
@@ -258,7 +258,7 @@ fn what_is_called_after_a_take_over_comes_after_what_was_left_whoever_goes_on_wi
 
 /// The next holder takes the row from one that lives, for instance because it can't tell who lives.
 #[test]
-fn a_call_that_was_taken_over_before_its_store_could_tell_that_it_is_there_may_run_and_is_told_so() {
+fn a_call_taken_over_while_it_was_being_stored_fails_as_fenced_with_executed_unknown() {
     let (mut server, mut rows) = Default::default();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.slow = Some(Vec::new());

@@ -29,7 +29,7 @@ fn gives_up(tab: &mut Tab, rows: &mut Rows, ticket: Ticket) {
 }
 
 #[test]
-fn what_the_handler_fails_each_time_is_told_of_once_and_sent_on() {
+fn a_request_that_the_handler_rolls_back_each_time_pauses_once_and_is_still_sent() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     server.says.insert("x".into(), refused(VAIN_MAX as usize + 5, 500, "rolled-back"));
@@ -48,7 +48,7 @@ fn what_the_handler_fails_each_time_is_told_of_once_and_sent_on() {
 }
 
 #[test]
-fn what_may_have_run_or_was_not_heard_at_all_is_told_of_by_nobody() {
+fn refusals_of_a_request_that_may_have_run_do_not_pause() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let unavailable = (503, "unavailable", "unknown", "same-id");
@@ -66,7 +66,7 @@ fn what_may_have_run_or_was_not_heard_at_all_is_told_of_by_nobody() {
 }
 
 #[test]
-fn a_frame_that_is_refused_as_a_whole_each_time_is_told_of() {
+fn a_frame_that_is_refused_as_a_whole_each_time_pauses_and_is_still_sent() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::with("a", |settings| settings.is_framed = true);
     tab.session.wake(0);
@@ -85,7 +85,7 @@ fn a_frame_that_is_refused_as_a_whole_each_time_is_told_of() {
 }
 
 #[test]
-fn what_was_told_of_is_given_up_by_who_finds_it_after_a_reload() {
+fn a_taken_over_request_that_is_refused_each_time_pauses_and_can_be_given_up() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut gone = Tab::open("a", &mut server, &mut rows, &[]);
     gone.call(&mut rows, "x");
@@ -102,7 +102,7 @@ fn what_was_told_of_is_given_up_by_who_finds_it_after_a_reload() {
 }
 
 #[test]
-fn a_gap_that_a_restored_key_cannot_close_is_told_of_and_can_be_given_up() {
+fn a_sequence_gap_after_a_restore_pauses_and_giving_up_ends_the_session() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -125,7 +125,7 @@ fn a_gap_that_a_restored_key_cannot_close_is_told_of_and_can_be_given_up() {
 }
 
 #[test]
-fn a_cancellation_that_is_refused_for_good_is_let_go_and_the_session_is_over() {
+fn a_cancellation_that_is_refused_for_good_ends_the_session_and_leaves_its_request_unknown() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let ticket = tab.call(&mut rows, "x");
@@ -144,7 +144,7 @@ fn a_cancellation_that_is_refused_for_good_is_let_go_and_the_session_is_over() {
 }
 
 #[test]
-fn who_may_not_cancel_now_pauses() {
+fn a_cancellation_that_is_unauthorized_pauses_and_is_sent_again_after_resume() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let ticket = tab.call(&mut rows, "x");
@@ -161,7 +161,7 @@ fn who_may_not_cancel_now_pauses() {
 }
 
 #[test]
-fn a_key_that_has_not_heard_what_it_may_forget_is_told_when_there_is_no_room_left() {
+fn new_holders_acknowledge_only_what_a_place_needs_and_do_not_pause() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     for holder in 0..80 {
         let id = format!("{holder:02}");
@@ -176,7 +176,7 @@ fn a_key_that_has_not_heard_what_it_may_forget_is_told_when_there_is_no_room_lef
 }
 
 #[test]
-fn a_cancellation_past_the_window_takes_the_acknowledgement_along() {
+fn a_cancellation_past_the_window_sends_the_acknowledgement_along() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     let tickets: Vec<_> = (0..70).map(|number| tab.call(&mut rows, &format!("{number:02}"))).collect();
@@ -217,7 +217,7 @@ fn a_new_holder_acknowledges_nothing_of_those_before_it_while_there_is_room() {
 }
 
 #[test]
-fn a_frame_that_does_not_come_through_in_time_is_halved_until_it_fits() {
+fn a_frame_that_times_out_is_halved_until_it_gets_through() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for number in 0..9 {
@@ -241,7 +241,7 @@ fn a_frame_that_does_not_come_through_in_time_is_halved_until_it_fits() {
 }
 
 #[test]
-fn one_that_takes_long_has_longer_each_time() {
+fn the_timeout_of_a_request_doubles_with_each_attempt_up_to_100_s_and_the_next_starts_anew() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     tab.call(&mut rows, "x");
@@ -260,7 +260,7 @@ fn one_that_takes_long_has_longer_each_time() {
 }
 
 #[test]
-fn how_often_one_was_refused_is_counted_of_itself_and_anew_after_a_pause() {
+fn refusals_are_counted_for_each_request_and_anew_after_resume() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for id in ["x", "y"] {
@@ -279,7 +279,7 @@ fn how_often_one_was_refused_is_counted_of_itself_and_anew_after_a_pause() {
 }
 
 #[test]
-fn a_cancellation_that_says_nothing_or_that_no_frame_takes_is_not_sent_again_at_once() {
+fn a_cancellation_with_a_useless_answer_is_sent_again_only_at_the_interval() {
     for (is_outcome, pauses) in [(true, 0), (false, 1)] {
         let (mut server, mut rows) = (Server::default(), Rows::new());
         let mut tab = Tab::with("a", |settings| settings.is_framed = !is_outcome);

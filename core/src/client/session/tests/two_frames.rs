@@ -22,7 +22,7 @@ fn sent(tab: &Tab) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_full_frame_leaves_beside_the_one_that_is_under_way_and_no_third() {
+fn a_full_frame_leaves_beside_the_one_under_way_and_no_third_does() {
     let (mut server, mut rows) = world();
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y"]);
     assert_eq!(sent(&tab), [["x"]], "one alone waits");
@@ -37,7 +37,7 @@ fn a_full_frame_leaves_beside_the_one_that_is_under_way_and_no_third() {
 }
 
 #[test]
-fn where_no_order_is_kept_one_frame_is_under_way() {
+fn a_transport_that_does_not_keep_order_has_one_frame_under_way() {
     let (mut server, mut rows) = world();
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
     for number in 0..70 {
@@ -47,7 +47,7 @@ fn where_no_order_is_kept_one_frame_is_under_way() {
 }
 
 #[test]
-fn a_frame_that_came_before_the_one_that_left_before_it_goes_again_at_once_and_nobody_is_told() {
+fn a_frame_that_overtakes_the_one_before_it_is_sent_again_after_that_without_a_pause() {
     let (mut server, mut rows) = world();
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y", "z", "v", "w"]);
     for number in 0..2 * crate::client::session::VAIN_MAX {
@@ -66,7 +66,7 @@ fn a_frame_that_came_before_the_one_that_left_before_it_goes_again_at_once_and_n
 }
 
 #[test]
-fn what_fails_in_a_frame_goes_again_before_what_left_behind_it() {
+fn a_request_that_fails_in_a_frame_is_sent_again_before_those_of_the_frame_behind_it() {
     let (mut server, mut rows) = world();
     server.says.insert("x".into(), vec![(500, "rolled-back", "no", "same-id")]);
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y", "z", "v"]);
@@ -82,7 +82,7 @@ fn what_fails_in_a_frame_goes_again_before_what_left_behind_it() {
 }
 
 #[test]
-fn a_frame_that_is_lost_goes_again_once_the_one_behind_it_is_through() {
+fn a_frame_that_is_lost_is_sent_again_once_the_one_behind_it_is_answered() {
     let (mut server, mut rows) = world();
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y", "z", "v", "w"]);
     let lost = tab.lose(&mut rows);
@@ -96,7 +96,7 @@ fn a_frame_that_is_lost_goes_again_once_the_one_behind_it_is_through() {
 }
 
 #[test]
-fn a_frame_has_its_time_from_when_the_one_before_it_is_through() {
+fn the_timeout_of_a_frame_starts_when_the_frame_before_it_is_answered() {
     let (mut server, mut rows) = world();
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y", "z"]);
     tab.pass(&mut rows, TIMEOUT_MS - 1);
@@ -108,7 +108,7 @@ fn a_frame_has_its_time_from_when_the_one_before_it_is_through() {
 }
 
 #[test]
-fn what_is_given_up_while_it_is_under_way_is_in_no_second_frame() {
+fn a_request_that_is_given_up_while_under_way_is_not_sent_in_the_second_frame() {
     let (mut server, mut rows) = world();
     let mut tab = open_with_two_frames(&mut server, &mut rows, &["x", "y", "z"]);
     let ticket = *tab.ids.iter().find(|(_, id)| *id == "x").expect("it is in hand").0;

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_by_https_or_from_this_machine() {
+    fn a_jwks_url_must_be_https_or_on_this_machine() {
         for good in [
             "https://id.example/jwks",
             "http://localhost/a",

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
+    fn the_cache_of_verified_tokens_is_bounded_and_keeps_tokens_that_are_used() {
         let mut tokens = VerifiedTokens::default();
         let verified = Rc::new(Verified::default());
         let hash = |n: usize| -> Hash { std::array::from_fn(|at| n.to_le_bytes().get(at).copied().unwrap_or(0)) };

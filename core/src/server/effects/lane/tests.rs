@@ -10,7 +10,7 @@ fn answered(status: u16, semel: &str, body: &str) -> Heard {
 }
 
 #[test]
-fn what_was_taken_is_asked_for_first_and_under_the_epoch_before() {
+fn a_taken_number_is_sent_under_the_previous_epoch_and_a_later_one_needs_an_open_session() {
     let open = Known { is_open: true, ..Known::default() };
     assert_eq!(next(&lane(9, None), 4, false, Known::default()), Step::Send(1));
     assert_eq!(next(&lane(9, None), 5, false, Known::default()), Step::TakeOver(None));
@@ -19,7 +19,7 @@ fn what_was_taken_is_asked_for_first_and_under_the_epoch_before() {
 }
 
 #[test]
-fn the_first_number_is_taken_over_from_the_epoch_that_it_may_have_been_sent_under() {
+fn the_first_number_takes_over_from_the_epoch_under_which_it_may_have_been_sent() {
     let of = |sure, epoch| Lane { boundary: 0, epoch, ..lane(1, sure) };
     let none = Known::default();
     assert_eq!(next(&of(None, 2), 1, false, none), Step::TakeOver(Some(2)));
@@ -33,7 +33,7 @@ fn the_first_number_is_taken_over_from_the_epoch_that_it_may_have_been_sent_unde
 }
 
 #[test]
-fn a_take_over_that_expected_another_epoch_goes_on_from_that_or_learns_that_there_is_none() {
+fn a_take_over_refused_for_its_epoch_expects_the_current_one_or_learns_that_there_is_none() {
     let refused =
         |after, semel, body| judge(&lane(1, None), 1, Step::TakeOver(after), false, answered(409, semel, body));
     assert!(matches!(refused(Some(2), "fenced", r#"{"currentEpoch":7}"#), Verdict::Expect(7, _)));
@@ -45,7 +45,7 @@ fn a_take_over_that_expected_another_epoch_goes_on_from_that_or_learns_that_ther
 }
 
 #[test]
-fn a_take_over_that_is_answered_with_what_no_session_has_is_asked_for_again() {
+fn a_take_over_with_an_impossible_answer_is_sent_again() {
     let taken = |body| judge(&lane(1, None), 1, Step::TakeOver(None), false, answered(200, "executed", body));
     assert_eq!(taken(r#"{"epoch":1,"lastSeq":0}"#), Verdict::Opened(1, 0));
     for body in [r#"{"epoch":0,"lastSeq":0}"#, r#"{"epoch":1,"lastSeq":-1}"#, r#"{"epoch":1}"#, "no"] {
@@ -54,7 +54,7 @@ fn a_take_over_that_is_answered_with_what_no_session_has_is_asked_for_again() {
 }
 
 #[test]
-fn a_take_over_numbers_anew_what_the_other_key_can_t_have() {
+fn a_take_over_renumbers_effects_if_this_key_or_the_other_was_restored() {
     // The usual case: 7 was taken, 8 and 9 wait.
     let Opened { lane: on, kept, shift } = opened(&lane(9, None), 5, 7, Some(8));
     assert_eq!((on.seq, on.sure, on.previous, on.epoch, on.boundary, kept, shift), (9, None, 2, 5, 7, 7, 0));
@@ -68,7 +68,7 @@ fn a_take_over_numbers_anew_what_the_other_key_can_t_have() {
 }
 
 #[test]
-fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
+fn an_answer_ends_an_effect_or_parks_it_or_closes_its_place_or_has_it_sent_again() {
     let sent = |heard, is_first| judge(&lane(9, None), 5, Step::Send(2), is_first, heard);
     assert_eq!(sent(answered(200, "replayed", ""), false), Verdict::Done);
     assert_eq!(
@@ -96,7 +96,7 @@ fn an_answer_ends_it_or_parks_it_or_has_it_sent_again() {
 }
 
 #[test]
-fn what_is_refused_for_now_is_sent_again_or_behind_a_take_over_and_never_given_up() {
+fn a_refusal_with_retry_same_id_is_sent_again_and_a_gap_or_fence_needs_a_take_over() {
     let mut again = 0;
     for code in Code::ALL.iter().filter(|code| matches!(code.retry(), Retry::SameId)) {
         let verdict = judge(&lane(9, None), 5, Step::Send(2), false, answered(code.status(), code.as_str(), ""));
@@ -111,7 +111,7 @@ fn what_is_refused_for_now_is_sent_again_or_behind_a_take_over_and_never_given_u
 }
 
 #[test]
-fn what_the_runtime_can_not_send_is_parked_or_its_place_is_closed() {
+fn a_call_that_the_runtime_cannot_send_is_parked_and_a_numbered_effect_has_its_place_closed() {
     let unsendable = || Heard::Unsendable("no such port".to_owned());
     let judged = |step| judge(&lane(9, None), 5, step, true, unsendable());
     assert_eq!(judged(Step::Call), Verdict::Park(Executed::No, "no such port".to_owned()));
@@ -119,7 +119,7 @@ fn what_the_runtime_can_not_send_is_parked_or_its_place_is_closed() {
 }
 
 #[test]
-fn a_closing_is_told_of_its_place_or_made_again() {
+fn the_closing_of_a_place_is_parked_or_taken_over_or_sent_again_by_the_code_of_its_answer() {
     let closed = |seq, code: Code, is_first| {
         let body = format!(r#"{{"executed":"{}"}}"#, code.executed().as_str());
         judge(&lane(9, None), seq, Step::Close(2), is_first, answered(code.status(), code.as_str(), &body))
@@ -145,7 +145,7 @@ fn a_closing_is_told_of_its_place_or_made_again() {
 }
 
 #[test]
-fn a_call_is_done_refused_or_made_again() {
+fn a_call_is_done_or_parked_or_sent_again_by_its_status() {
     let called = |status| judge(&lane(9, None), 5, Step::Call, true, answered(status, "", "x"));
     assert_eq!(called(204), Verdict::Done);
     for status in [408, 409, 423, 424, 425, 429, 500, 503, 599] {
@@ -157,7 +157,7 @@ fn a_call_is_done_refused_or_made_again() {
 }
 
 #[test]
-fn a_target_is_read_as_it_was_written() {
+fn a_target_is_read_back_from_its_text_and_a_url_without_a_plain_http_origin_has_none() {
     for url in ["https://A.example:8443/x?y", "http://127.0.0.1/"] {
         let target = Target::of_url(url).expect("an origin");
         assert_eq!(Target::of_text(&target.text()), Some(target));

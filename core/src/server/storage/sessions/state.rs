@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_epoch_took_ends_where_its_successor_begins() {
+    fn the_numbers_of_an_epoch_end_where_the_next_epoch_begins() {
         let epochs = Epochs::first(2).then(5, 3).then(6, 3).then(9, 7);
         let held = |after, last| Known::Held { after, last };
         for (epoch, known) in [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn of_sixty_four_epochs_it_is_known_what_they_took() {
+    fn the_numbers_of_only_the_last_64_epochs_are_kept() {
         let epochs = (2..=65).fold(Epochs::first(1), |epochs, epoch| epochs.then(epoch, epoch * 10));
         assert_eq!(epochs.known(1, 700), Known::TooOld);
         assert_eq!(epochs.known(2, 700), Known::Held { after: 20, last: 30 });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_are_damaged_are_not_read() {
+    fn damaged_epochs_are_not_read() {
         let whole = Epochs::first(1).then(2, 3).to_bytes();
         let turned = [whole[16..].to_vec(), whole[..16].to_vec()].concat();
         for bad in [&[][..], &whole[1..], &whole[..24], &turned, &[0; 16], &[0xff; 16]] {
