@@ -40,12 +40,12 @@ export function gatherBy(its) {
   gathering = its;
 }
 
-/** Sends a read to the upstream, given its head; resolves to the answer as the module takes it. */
-let reading = () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
+/** Returns the function that sends calls to the upstream. Throws if a setting of the upstream can't be read. */
+let senderOf = () => () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
 
 /** Called by a Worker in front of other code. */
 export function readBy(its) {
-  reading = its;
+  senderOf = its;
 }
 
 /** State that a new router could not rebuild after a crash of the module: rates, the last JWK set and when it was fetched, and when the last fetch began. */
@@ -53,6 +53,12 @@ const rates = new Table();
 const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
 
 export const routerOf = perInstance((env) => {
+  // If a setting of the upstream can't be read, every request is told, health too. It is thrown as the module throws its own: see `guarded`.
+  try {
+    senderOf(env);
+  } catch (error) {
+    throw error.message;
+  }
   const router = new glue.SemelRouter(settingsOf(env), rates);
   if (keys.startedMs !== undefined) router.keys_kept(keys.text, keys.fetchedMs, keys.startedMs);
   return router;
@@ -159,7 +165,7 @@ function followed(request, env, [method, pathname, search, lines], route) {
 async function readElsewhere(head, env, before) {
   const arrivedMs = Date.now();
   const [, told = ""] = (await before?.()) ?? [];
-  const ended = await reading(head, env);
+  const ended = await senderOf(env)([], undefined, head);
   const [method, , , lines] = head;
   const [status, own, ...rest] = routerOf(env).read(ended, method, lines, arrivedMs, Date.now());
   // `Semel-Key` tells the client that its acknowledgements were taken. Without it, the client would send them again and again.

@@ -132,6 +132,8 @@ test("with a setting that can't be read nothing is sent, a change is unavailable
       assert.deepEqual([answer.status, answer.semel, seen.length], [503, "unavailable", 0], JSON.stringify(vars));
       await wrong.line(says, nth);
     }
+    const health = await wrong.send("GET", "/semel/v1/health");
+    assert.deepEqual([health.status, health.semel], [503, "unavailable"], JSON.stringify(vars));
     assert.doesNotMatch(wrong.log, /sword|fish/);
     await wrong.kill();
   }

@@ -8,9 +8,8 @@ import { readBy, serve } from "./router.js";
 
 export { SemelRegistry } from "./registry.js";
 
-const senders = perInstance(senderOf);
 // Reads need no turn at a key, so the Worker itself sends them.
-readBy((head, env) => senders(env)([], undefined, head));
+readBy(perInstance(senderOf));
 
 export class SemelObject extends Hosted {
   #remote = new Remote(this, senderOf(this.env), () => this.ctx.storage.sync());
