@@ -385,6 +385,7 @@ test("worker() refuses a class that could not be served, with the reason", LIMIT
     "key async": /Orders\.key must not be async: it says at once which key a request is of/,
     "key of numbers": /Orders\.key is a function, or a pattern/,
     "key of nothing": /Orders\.key is a function, or a pattern/,
+    "key in braces": /Orders\.key is a function, or a pattern such as .*, written decoded/,
     "key escaped": /Orders\.key is a function, or a pattern such as .*, written decoded/,
     "key inside": /Orders\.key is a function, or a pattern/,
     "another one": /worker\(\) has Probe already/,

@@ -116,8 +116,8 @@ function ruleOf(Application) {
   const [root, ...parts] = typeof key === "string" ? key.split("/") : [];
   const isOpen = parts.at(-1) === "*";
   if (isOpen) parts.pop();
-  // A pattern is compared with decoded segments, so one with an escape would silently match nothing.
-  const isPart = (part) => part !== "" && !/[*%]/.test(part);
+  // A pattern is compared with decoded segments, so one with an escape, or with a name in braces, would silently match nothing.
+  const isPart = (part) => part !== "" && !/[*%{}]/.test(part);
   if (root !== "" || parts.length === 0 || !parts.every(isPart)) throw new TypeError(`${name}.key is a function, or a pattern such as "/shops/:shop/*", written decoded`);
   return ({ segments }) => {
     const isLong = isOpen ? segments.length >= parts.length : segments.length === parts.length;

@@ -216,6 +216,7 @@ const REFUSED = {
   "key async": () => class Orders extends SemelObject { static async key() {} handle() {} },
   "key of numbers": () => class Orders extends SemelObject { static key = 5; handle() {} },
   "key of nothing": () => class Orders extends SemelObject { static key = "/*"; handle() {} },
+  "key in braces": () => class Orders extends SemelObject { static key = "/shops/{shop}/*"; handle() {} },
   "key escaped": () => class Orders extends SemelObject { static key = "/caf%C3%A9/:x"; handle() {} },
   "key inside": () => class Orders extends SemelObject { static key = "/a/*/b"; handle() {} },
   "another one": () => class Orders extends SemelObject { handle() {} },
