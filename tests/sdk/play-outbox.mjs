@@ -11,7 +11,7 @@ const TABS = 3;
 /** A little longer than an answer is kept for another tab. */
 const KEPT_MS = 25 * 3_600_000;
 /** What may happen to a tab, with weights. In some plays, some of it is more likely. */
-const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, forget: 0, backup: 0, login: 2, wait: 20 };
+const STEPS_OF = { call: 38, burst: 4, together: 4, ask: 8, close: 4, die: 3, giveUp: 3, freeze: 4, network: 5, jump: 2, hear: 2, resume: 1, pending: 1, cancel: 2, outage: 2, stall: 1, poison: 2, anew: 2, thrownAway: 0, forget: 0, backup: 0, login: 2, wait: 20 };
 
 export async function playOutbox(world) {
   const oracle = new Oracle(world);
@@ -143,6 +143,12 @@ const STEP = {
   jump: (world, _, tab) => jump(world, tab),
   hear: (world, _, tab) => tab.page.hears(world.oneOf("pageshow", "visibilitychange", "resume", "pagehide")),
   resume: (_, __, { page, semel }) => page.run(() => semel.resume()),
+  // By its id, whoever asked for it, and whether or not it is in hand here.
+  giveUp: (world, _, { name, page, semel, dials }) => {
+    const id = idOf(world, dials);
+    world.says(`${name} gives ${id} up`);
+    page.run(() => semel.giveUp(id));
+  },
   pending: (_, oracle, tab) => {
     tab.page.run(async () => oracle.lists(tab.name, await tab.semel.pending())).catch(() => {});
   },

@@ -188,8 +188,8 @@ export async function playSession(world) {
     if (`${made}` !== `${took}`) faults.push(`tab ${number} called ${made}, and they ran as ${took}`);
   }
   for (const body of answered) if (!ran.has(body)) faults.push(`${body} has an answer, and never ran`);
-  // What nobody waits for goes to the next holder of the session.
-  for (const [body, { code }] of recovered) if (code === "fenced" && !ran.has(body)) faults.push(`${body} was dropped, since its session had another holder`);
+  // What nobody waits for goes to the next holder of the session, unless a refusal without its body does not say that it never ran.
+  for (const [body, { code, executed }] of recovered) if (code === "fenced" && executed === "no" && !ran.has(body)) faults.push(`${body} was dropped, since its session had another holder`);
   // Whatever is stored is not acknowledged, so that whoever goes on with it gets its answer. But nobody waits for a page that was frozen.
   const isUnheard = ([, { code }]) => code === "acknowledged" && world.hasPresence && !freezes && !world.lost.size;
   for (const [body] of recovered.filter(isUnheard)) faults.push(`${body} was acknowledged, and still stored`);

@@ -102,6 +102,8 @@ class World {
     this.loses = this.oneOf(0, 0, 0.05, 0.1);
     // If storing takes no time, many requests are stored at once, and sent together.
     this.isQuick = this.below(10) < 4;
+    // How likely a header of an answer is lost on the way. Not drawn, so that the seeds without it stay what they were.
+    this.strips = [0.03, 0, 0.15, 0][seed % 4];
     // If nobody can tell who is alive, whoever opens takes over everything.
     this.hasPresence = this.below(10) < 8;
   }
@@ -215,6 +217,7 @@ class World {
     await this.pass(this.happens(this.slow) ? 3_000 : 10);
     if (this.happens(this.lossy)) return lost();
     if (this.happens(0.03)) return torn(answer);
+    if (this.strips && this.happens(this.strips)) return without(this.oneOf(...STRIPPED), answer);
     // The answer of something in between.
     if (this.happens(0.03)) return new Response("<p>Log in to this network</p>", { status: this.oneOf(200, 404, 410, 502) });
     return answer;
@@ -302,6 +305,16 @@ class World {
   checkTold(what, { code, executed }, hasRun) {
     if (executed === (hasRun ? "no" : "yes")) this.faults.push(`${what} was told ${code}, executed: ${executed}, and it ${hasRun ? "ran" : "never ran"}`);
   }
+}
+
+/** The headers that a proxy may take away from an answer. */
+const STRIPPED = ["semel-status", "semel-key", "semel-now", "content-type", "retry-after"];
+
+/** The same answer without one of its headers. */
+function without(name, answer) {
+  const headers = new Headers(answer.headers);
+  headers.delete(name);
+  return new Response(answer.body, { status: answer.status, headers });
 }
 
 /** An answer that breaks off within its body. */
