@@ -144,11 +144,7 @@ const STEP = {
   hear: (world, _, tab) => tab.page.hears(world.oneOf("pageshow", "visibilitychange", "resume", "pagehide")),
   resume: (_, __, { page, semel }) => page.run(() => semel.resume()),
   // By its id, whoever asked for it, and whether or not it is in hand here.
-  giveUp: (world, _, { name, page, semel, dials }) => {
-    const id = idOf(world, dials);
-    world.says(`${name} gives ${id} up`);
-    page.run(() => semel.giveUp(id));
-  },
+  giveUp: (world, _, { page, semel, dials }) => page.run(() => semel.giveUp(idOf(world, dials))),
   pending: (_, oracle, tab) => {
     tab.page.run(async () => oracle.lists(tab.name, await tab.semel.pending())).catch(() => {});
   },
