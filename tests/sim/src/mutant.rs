@@ -85,6 +85,24 @@ twins! {
     MemoryKept = "memory-kept",
     /// The same for what a key had in memory before it was restored from a backup.
     RestoreKept = "restore-kept",
+    /// A session is idle after half the retention that a restart sets.
+    IdleHalved = "idle-halved",
+    /// What goes along with a request that is executed elsewhere is not acknowledged.
+    AlongForgotten = "along-forgotten",
+    /// A key that sends requests elsewhere says that it is full one request too soon.
+    ElsewhereTooSmall = "elsewhere-too-small",
+    /// Such a key takes one more record than it may.
+    ElsewhereTooLarge = "elsewhere-too-large",
+    /// Such a key takes requests although it has as many tombstones as it may.
+    ElsewhereTombstones = "elsewhere-tombstones",
+    /// Such a key keeps outcomes for half their retention.
+    ElsewhereHalved = "elsewhere-halved",
+    /// A key says that it is full one request too soon, also in the middle of a commit.
+    RoomTooSmall = "room-too-small",
+    /// A key takes one more record than it may.
+    RoomTooLarge = "room-too-large",
+    /// A key takes requests although it has as many tombstones as it may.
+    TombstonesTooMany = "tombstones-too-many",
     /// The service does not know any more what it has made.
     ServiceForgets = "service-forgets",
     /// Something in front of the service refuses as the service itself would.

@@ -142,8 +142,8 @@ pub struct Sessions {
     pub troubles: u32,
     /// The share of callers that do not wait for long, in percent.
     pub impatient: u32,
-    /// How long a session may be idle, in seconds.
-    pub retention_s: i64,
+    /// The retentions of which restarts choose, in seconds: for so long a session may be idle.
+    pub retentions_s: [i64; 2],
     /// How many sessions a key has at most.
     pub sessions_max: u64,
     /// The share of holders and of clients with batches that send frames on a socket, in percent.
@@ -159,6 +159,13 @@ impl Sessions {
         let busy_ms = if is_short { 60_000 } else { [3_000, 20_000][rng.usize(0..2)] };
         let seldom = |rng: &mut Rng, most: usize| if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=most) };
         let mut apart = Rng::with_seed(of_sockets(seed));
+        let mut keeping = Rng::with_seed(of_idling(seed));
+        let (longer, is_cut) = (keeping.i64(1..=4), keeping.u32(0..6) == 0);
+        let others_s = |retention_s: i64| match (is_short, is_cut) {
+            (true, _) => for_ever_in_some(seed, [retention_s, retention_s * longer]),
+            (false, true) => [retention_s, 10 * longer],
+            (false, false) => [retention_s; 2],
+        };
         Self {
             busy_ms,
             names: rng.usize(1..=2),
@@ -171,7 +178,7 @@ impl Sessions {
             administrations: seldom(&mut rng, 2),
             troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
             impatient: impatient_of(seed),
-            retention_s: if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 },
+            retentions_s: others_s(if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 }),
             sessions_max: if rng.u32(0..3) == 0 { rng.u64(2..=6) } else { 100_000 },
             sockets: if apart.bool() { 0 } else { apart.u32(30..=100) },
             deadlines: if apart.bool() { 0 } else { apart.u32(30..=100) },
@@ -378,6 +385,11 @@ pub(crate) fn of_sockets(seed: u64) -> u64 {
     seed ^ 0x50C7_E750_F1A3_0000
 }
 
+/// The seed for retentions that change in that run, likewise.
+pub(crate) fn of_idling(seed: u64) -> u64 {
+    !of_sessions(seed) ^ 0x01D1_E000_0000_0000
+}
+
 /// The seed for impatient callers in that run, likewise.
 fn of_patience(seed: u64) -> u64 {
     seed ^ 0x09A7_1E4C_E500_0000
@@ -391,6 +403,11 @@ fn of_waiting(seed: u64) -> u64 {
 /// The seed for the run of requests that are executed elsewhere, likewise.
 pub(crate) fn of_remote(seed: u64) -> u64 {
     seed ^ 0x0E15_E74E_2E00_0000
+}
+
+/// The seed for what was added to that run later, for instance how much room the key has, likewise.
+pub(crate) fn of_remote_room(seed: u64) -> u64 {
+    !of_remote(seed) ^ 0x0F02_2005_E000_0000
 }
 
 /// The seed for the methods of requests, likewise.
@@ -426,6 +443,11 @@ pub(crate) fn of_together(seed: u64) -> u64 {
 /// The seed for what was added to that run later, for instance deadlines, likewise.
 pub(crate) fn of_deadlines(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0DEA_D11E_0000_0000
+}
+
+/// The seed for how much room the key has in that run, likewise.
+pub(crate) fn of_room(seed: u64) -> u64 {
+    !of_together(seed) ^ 0x0F02_2005_E000_0000
 }
 
 /// The seed for batches and for what happens without a request in that run, likewise.

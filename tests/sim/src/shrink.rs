@@ -43,7 +43,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(plan_with_less);
         }
     };
-    let shares: [fn(&mut Plan) -> &mut u32; 44] = [
+    let shares: [fn(&mut Plan) -> &mut u32; 45] = [
         |plan| &mut plan.lose_requests,
         |plan| &mut plan.lose_answers,
         |plan| &mut plan.repeat,
@@ -70,6 +70,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.remote.unreachable,
         |plan| &mut plan.remote.slow,
         |plan| &mut plan.remote.dies,
+        |plan| &mut plan.remote.along,
         |plan| &mut plan.effects.lose,
         |plan| &mut plan.effects.lose_answers,
         |plan| &mut plan.effects.repeat,

@@ -8,7 +8,8 @@ use semel_support::Database;
 use std::collections::BTreeMap;
 
 /// The names of the states, by their number in a row.
-const STATES: [&str; 7] = ["none", "executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired"];
+const STATES: [&str; 8] =
+    ["none", "executed", "poisoned", "cancelled", "suspect", "acknowledged", "expired", "in-doubt"];
 
 /// The records, with the principal as text.
 const ROWS: &str = "SELECT id, CASE typeof(principal) WHEN 'integer' THEN (SELECT text FROM semel_texts WHERE number = principal) \
@@ -41,7 +42,7 @@ pub struct Row {
 impl Row {
     /// Whether it counts as a record, and not as a tombstone.
     pub fn is_record(&self) -> bool {
-        matches!(self.state, "executed" | "poisoned" | "suspect")
+        matches!(self.state, "executed" | "poisoned" | "suspect" | "in-doubt")
     }
 
     /// Whether it no longer counts, though it is still stored.

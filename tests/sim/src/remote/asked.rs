@@ -2,6 +2,7 @@
 //!
 //! Invariant: of the code under test, this uses only the connection.
 
+use crate::snapshot::Snapshot;
 use semel_core::message::Response;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
 use semel_support::{Call, Database, Reply};
@@ -57,6 +58,11 @@ pub enum Errand {
 }
 
 impl Errand {
+    /// Whether acknowledgements go along with such messages.
+    pub fn carries(self) -> bool {
+        matches!(self, Self::Request | Self::LookUp | Self::Cancel | Self::Read)
+    }
+
     /// Whether these requests take turns, one at a time.
     pub fn takes_turns(self) -> bool {
         matches!(self, Self::Request | Self::Strange)
@@ -70,6 +76,8 @@ pub struct Asked {
     pub wish: usize,
     pub errand: Errand,
     pub call: Call,
+    /// The wishes that it acknowledges along the way.
+    pub along: Vec<usize>,
 }
 
 /// What a row says.
@@ -94,11 +102,18 @@ pub enum State {
 
 /// The rows of requests, by the number of the wish.
 #[derive(Debug, Clone, Default)]
-pub struct View(pub BTreeMap<usize, Row>);
+pub struct View(pub BTreeMap<usize, Row>, pub Counts);
+
+/// How many records and tombstones there are of all requests, including those of an administrator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub records: u64,
+    pub tombstones: u64,
+}
 
 impl View {
     /// The rows as the object sees them.
-    pub fn of(database: &Database) -> Self {
+    pub fn of(database: &Database, wall_ms: i64) -> Self {
         let mut all = BTreeMap::new();
         for row in database.peek(ROWS) {
             let [id, state, times, status, body] = <[_; 5]>::try_from(row).expect("five columns");
@@ -114,7 +129,13 @@ impl View {
             let body = String::from_utf8(body.into_blob().unwrap_or_default()).unwrap_or_default();
             all.insert(wish, Row { state, times: times.as_integer().unwrap_or(0), outcome: (status, body) });
         }
-        Self(all)
+        let stored = Snapshot::of(database, None);
+        let now_ms = wall_ms.max(stored.latest_ms());
+        for (id, _) in stored.rows.iter().filter(|(_, row)| row.is_packed && !row.has_lapsed(now_ms)) {
+            let gone = Row { state: State::Gone, times: 0, outcome: (0, String::new()) };
+            number_of(id).map(|wish| all.insert(wish, gone));
+        }
+        Self(all, Counts { records: stored.count(true, now_ms), tombstones: stored.count(false, now_ms) })
     }
 
     pub fn state_of(&self, wish: usize) -> State {

@@ -85,12 +85,36 @@ impl Run {
 
     pub(super) fn made_of(&mut self, wish: usize, errand: Errand, call: Call) -> Rc<Asked> {
         self.asked += 1;
-        Rc::new(Asked { number: self.asked, wish, errand, call })
+        Rc::new(Asked { number: self.asked, wish, errand, call, along: Vec::new() })
+    }
+
+    /// Puts acknowledgements of some of what has an answer along with a message.
+    fn along_with(&mut self, mut asked: Asked) -> Asked {
+        if self.room.u32(0..100) >= self.plan.remote.along || !asked.errand.carries() {
+            return asked;
+        }
+        for n in 0..self.wishes.len() {
+            let wish = &mut self.wishes[n];
+            if n == asked.wish || !wish.has_outcome || self.room.bool() {
+                continue;
+            }
+            wish.is_acked = true;
+            let Wish { is_bounded, until_ms, .. } = *wish;
+            self.oracle.acknowledged(n);
+            asked.along.push(n);
+            if self.is_twin(Twin::AlongForgotten) {
+                continue;
+            }
+            let (id, call) = (id_of(n), asked.call);
+            asked.call = if is_bounded { call.ack_until(&id, until_ms) } else { call.ack(&id) };
+        }
+        asked
     }
 
     /// Sends a message to the key, perhaps twice, or loses it.
     fn post(&mut self, wish: usize, errand: Errand, call: Call) {
         let asked = self.made_of(wish, errand, call);
+        let asked = Rc::new(self.along_with((*asked).clone()));
         if self.happens_often(self.plan.lose_requests) {
             self.note(|| format!("{errand:?} of {wish}, attempt {}, is lost", asked.number));
             return;
@@ -99,6 +123,7 @@ impl Run {
         if self.happens_often(self.plan.repeat) {
             // Each message that arrives is an attempt of its own.
             let again = self.made_of(wish, errand, asked.call.clone());
+            let again = Rc::new(Asked { along: asked.along.clone(), ..(*again).clone() });
             self.later(way_ms, Event::Arrival(again));
         }
         self.later(way_ms, Event::Arrival(asked));
@@ -157,6 +182,7 @@ impl Run {
             // An acknowledgement of a request that stays in doubt has no effect.
             4 | 5 if has_outcome || is_done => {
                 self.wishes[n].is_acked = true;
+                self.oracle.acknowledged(n);
                 let until = if is_bounded { format!(",\"until\":{until_ms}") } else { String::new() };
                 self.post(n, Errand::Acknowledge, acknowledge(&format!("[{{\"id\":\"{id}\"{until}}}]")));
             }

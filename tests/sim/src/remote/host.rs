@@ -7,12 +7,12 @@
 //!   does.
 //! - The object may end between any two statements, and between any two steps. Everything that waits ends with it.
 
-use super::asked::{Asked, Dealt, Errand, Route, View};
+use super::asked::{Asked, Dealt, Errand, Route, State, View};
 use super::options::{HOLD_MS_MAX, Options, Times};
 use super::run::{Event, Run};
 use crate::lies;
-use crate::mutant::Twin;
-use crate::oracle::Violation;
+use crate::mutant::{Mutant, Twin};
+use crate::oracle::{Violation, violation};
 use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::edge::router;
@@ -106,8 +106,16 @@ pub struct Object {
 }
 
 impl Object {
-    pub fn new(options: &Options) -> Self {
-        let config = Config { open: true, retention_s: options.retention_s, ..Config::default() };
+    pub fn new(options: &Options, mutant: Option<Mutant>) -> Self {
+        let is = |twin| u64::from(mutant == Some(Mutant::Twin(twin)));
+        let Options { retention_s, records_max, tombstones_max, .. } = *options;
+        let config = Config {
+            open: true,
+            retention_s: if is(Twin::ElsewhereHalved) > 0 { retention_s / 2 } else { retention_s },
+            records_max: (records_max - is(Twin::ElsewhereTooSmall)).max(1) + is(Twin::ElsewhereTooLarge),
+            tombstones_max: tombstones_max + is(Twin::ElsewhereTombstones),
+            ..Config::default()
+        };
         let routes = Routes { dedup_s: options.dedup_s, times: Cell::new(options.times()) };
         Self {
             world: World::in_memory(KEY, routes, config),
@@ -140,6 +148,7 @@ impl Run {
         let until_ms = until_ms.unwrap_or_else(|| self.waits_until(&asked, RESOLVE_WAIT_MS));
         let is_locked = reply.only("semel-status") == "locked";
         if !is_locked || !self.object.has_turn || self.object.waiting.len() >= WAITING_MAX || self.now_ms >= until_ms {
+            self.check_along(&asked, &reply)?;
             return self.once_durable(Then::Tell(asked, Box::new(reply)));
         }
         self.oracle.see("elsewhere: a resolution waits for what is under way");
@@ -177,6 +186,7 @@ impl Run {
                 let Some(reply) = self.ask(&asked, None)? else { return Ok(()) };
                 let is_open = matches!(reply.only("semel-status"), "in-flight" | "locked");
                 if until_ms.is_some() || !is_open || self.object.waiting.len() >= WAITING_MAX {
+                    self.check_along(&asked, &reply)?;
                     return self.once_durable(Then::Tell(asked, Box::new(reply)));
                 }
                 self.oracle.see("elsewhere: waits for its turn");
@@ -231,6 +241,7 @@ impl Run {
             let is_early = self.is_twin(Twin::SentBeforeDurable);
             return if is_early { self.send(flight) } else { self.once_durable(Then::Send(flight)) };
         }
+        self.check_along(&asked, &reply)?;
         if has_turn && !self.is_twin(Twin::TurnKept) {
             self.object.has_turn = false;
         }
@@ -240,6 +251,24 @@ impl Run {
             self.go_on_after(next, until_ms)?;
         }
         Ok(())
+    }
+
+    /// Checks that an answer that confirms acknowledgements is right: what was acknowledged along with it is no outcome
+    /// any more.
+    fn check_along(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
+        if reply.header("semel-key").is_none() {
+            return Ok(());
+        }
+        let kept = asked.along.iter().find(|wish| self.object.seen.state_of(**wish) == State::Executed);
+        if !asked.along.is_empty() {
+            self.oracle.see(format!("elsewhere: acknowledged along with {}", reply.only("semel-status")));
+        }
+        match kept.filter(|wish| **wish != asked.wish) {
+            Some(wish) => {
+                violation("unacknowledged", format!("{wish} was acknowledged along with {asked:?}: {reply:?}"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Asks the engine to answer, to settle a call, or (`follows` is `None`) for what is known while another request
@@ -284,7 +313,7 @@ impl Run {
             self.oracle.see("elsewhere: the object ends between two statements");
             self.end_object();
         } else {
-            self.object.seen = Rc::new(View::of(&self.object.world.database));
+            self.object.seen = Rc::new(View::of(&self.object.world.database, self.object.world.wall_ms));
         }
         let after = self.object.seen.clone();
         let reply = Some(reply).filter(|_| !has_crashed);
@@ -382,7 +411,7 @@ impl Run {
         object.late.clear();
         object.held.clear();
         object.world.restart();
-        object.seen = Rc::new(View::of(&object.world.database));
+        object.seen = Rc::new(View::of(&object.world.database, object.world.wall_ms));
     }
 
     /// The times of the current deployment.
@@ -390,12 +419,18 @@ impl Run {
         self.object.world.handler.times.get()
     }
 
-    /// Deploys the key anew with other times. What is in doubt was sent with the former times.
+    /// Deploys the key anew with other times, and perhaps with another retention. What is in doubt was sent with the
+    /// former times.
     pub(super) fn deploy(&mut self) {
         let times = self.times().others(&mut self.rng);
+        let retention_s = self.plan.remote.retentions_s[self.room.usize(0..2)];
         self.oracle.see("elsewhere: other times are set");
-        self.note(|| format!("it is deployed anew, with {times:?}"));
+        self.note(|| format!("it is deployed anew, with {times:?}, and the retention {retention_s} s"));
         self.end_object();
+        let is_halved = self.is_twin(Twin::ElsewhereHalved);
+        self.object.world.restart_with(|config| {
+            config.retention_s = if is_halved { retention_s / 2 } else { retention_s };
+        });
         self.object.world.handler.times.set(times);
         if self.is_twin(Twin::TimesForgotten) {
             self.object
@@ -411,7 +446,7 @@ impl Run {
         let before = self.object.seen.clone();
         // If this fails, the key is told again some time.
         drop(self.object.world.forget(before_s));
-        self.object.seen = Rc::new(View::of(&self.object.world.database));
+        self.object.seen = Rc::new(View::of(&self.object.world.database, self.object.world.wall_ms));
         let after = self.object.seen.clone();
         let asked = asked.clone();
         self.once_durable(Then::See(Dealt {

@@ -22,6 +22,7 @@ mod callers;
 mod host;
 mod options;
 mod oracle;
+mod room;
 mod run;
 mod service;
 

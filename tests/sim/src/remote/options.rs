@@ -50,7 +50,20 @@ pub struct Options {
     pub retention_s: i64,
     /// How often it is deployed anew with other times.
     pub deployments: usize,
+    /// The share of messages that carry what is to be acknowledged, in percent.
+    pub along: u32,
+    /// The retentions from which deployments choose, in seconds.
+    pub retentions_s: [i64; 2],
+    /// The most unacknowledged records of the key. If they are few, retentions are short, so that room comes.
+    pub records_max: u64,
+    /// The most tombstones of the key, likewise.
+    pub tombstones_max: u64,
 }
+
+/// A key that may have so many records or tombstones is never full.
+const ROOMY: u64 = 100_000;
+/// The longest first retention of a key that may be full, in seconds.
+const SHORT_S: i64 = 20;
 
 /// The two times for which a message may be under way, in ms.
 const TRANSIT_MS_MIN: i64 = 2_000;
@@ -87,7 +100,14 @@ impl Options {
         let (outages, administrations, ends) = (some(2) as usize, some(5) as usize, some(2) as usize);
         let mut seldom = |most: u32| if rng.u32(0..3) > 0 { 0 } else { rng.u32(1..=most) };
         let (refuse, unreachable, dies) = (seldom(30), seldom(30), seldom(15));
-        Self {
+        let mut room = Rng::with_seed(crate::plan::of_remote_room(seed));
+        // Most seeds have nothing of this.
+        let has_more = u32::from(room.u32(0..4) == 0);
+        let (along, longer) = (has_more * room.u32(0..2) * room.u32(20..=100), room.i64(1..=4));
+        let (is_small, is_other) = (has_more > 0 && room.bool(), has_more > 0 && room.bool());
+        let mut limit = || if is_small && room.bool() { room.u64(1..=4) } else { ROOMY };
+        let (records_max, tombstones_max) = (limit(), limit());
+        let plan = Self {
             busy_ms: [10_000, 30_000, 60_000][rng.usize(0..3)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(1..=6) },
             again: rng.usize(0..=10),
@@ -107,7 +127,24 @@ impl Options {
             interval_ms: [1_000, 3_000][rng.usize(0..2)],
             retention_s: [5, 20, 86_400, 86_400][rng.usize(0..4)],
             deployments: if rng.u32(0..3) > 0 { 0 } else { rng.usize(1..=3) },
-        }
+            along,
+            retentions_s: [0; 2],
+            records_max,
+            tombstones_max,
+        };
+        let retention_s = if plan.is_small() { plan.retention_s.min(SHORT_S) } else { plan.retention_s };
+        let retentions_s = [retention_s, if is_other { retention_s * longer } else { retention_s }];
+        let retentions_s = if plan.is_small() || has_more == 0 {
+            retentions_s
+        } else {
+            crate::plan::for_ever_in_some(seed, retentions_s)
+        };
+        Self { retention_s: retentions_s[0], retentions_s, ..plan }
+    }
+
+    /// Whether the key may be full.
+    pub fn is_small(&self) -> bool {
+        self.records_max.min(self.tombstones_max) < ROOMY
     }
 
     /// The times until the first deployment.

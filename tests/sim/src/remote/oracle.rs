@@ -53,6 +53,9 @@ struct Story {
     denied: BTreeSet<usize>,
     /// When an administrator deleted it.
     deleted_ms: Option<i64>,
+    /// When its outcome was recorded.
+    executed_ms: Option<i64>,
+    is_acknowledged: bool,
     /// Whether nothing protects it any more.
     is_free: bool,
 }
@@ -60,6 +63,12 @@ struct Story {
 /// The oracle.
 pub struct Oracle {
     dedup_ms: i64,
+    pub(super) records_max: u64,
+    pub(super) tombstones_max: u64,
+    /// The shortest retention that is ever set, in ms.
+    retention_ms_min: i64,
+    /// Whether the key was told to forget.
+    has_forgotten: bool,
     stories: Vec<Story>,
     /// What happened at least once.
     pub seen: BTreeSet<String>,
@@ -67,7 +76,16 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn new(options: &Options) -> Self {
-        Self { dedup_ms: options.dedup_s * 1000, stories: Vec::new(), seen: BTreeSet::new() }
+        let Options { records_max, tombstones_max, retentions_s: [one, other], .. } = *options;
+        Self {
+            dedup_ms: options.dedup_s * 1000,
+            records_max,
+            tombstones_max,
+            retention_ms_min: one.min(other).saturating_mul(1000),
+            has_forgotten: false,
+            stories: Vec::new(),
+            seen: BTreeSet::new(),
+        }
     }
 
     /// Takes note of a wish.
@@ -86,8 +104,15 @@ impl Oracle {
             is_given_up: false,
             denied: BTreeSet::new(),
             deleted_ms: None,
+            executed_ms: None,
+            is_acknowledged: false,
             is_free: false,
         });
+    }
+
+    /// Takes note that a caller acknowledges a wish.
+    pub fn acknowledged(&mut self, wish: usize) {
+        self.stories[wish].is_acknowledged = true;
     }
 
     /// Takes note that something happened.
@@ -190,9 +215,12 @@ impl Oracle {
             self.stories[asked.wish].absent_ms = Some(absent_ms);
         }
         let wishes: BTreeSet<usize> = before.0.keys().chain(after.0.keys()).copied().collect();
+        self.has_forgotten |= asked.errand == Errand::Forget;
         for wish in wishes {
             self.check_row(wish, dealt)?;
+            self.check_kept(wish, dealt)?;
         }
+        self.check_room(dealt)?;
         match &dealt.reply {
             Some(reply) if !self.stories[asked.wish].is_free => self.check_answer(dealt, reply),
             _ => Ok(()),
@@ -231,7 +259,9 @@ impl Oracle {
                 "cancelled" => was == State::Cancelled || is == State::Cancelled,
                 _ => true,
             },
-            (Errand::Cancel, State::InDoubt) => matches!(code, "in-flight" | "outcome-unknown" | "replayed"),
+            (Errand::Cancel, State::InDoubt) => {
+                matches!(code, "in-flight" | "outcome-unknown" | "replayed" | "capacity")
+            }
             (Errand::Cancel, _) if code == "executed" => match reply.field("state").as_str() {
                 "cancelled" => is == State::Cancelled,
                 state => state == "executed" && was == State::Executed,
@@ -270,6 +300,25 @@ impl Oracle {
             (State::Executed | State::Cancelled | State::Gone, _) => false,
             _ => story.deleted_ms.is_some(),
         }
+    }
+
+    /// Checks that an outcome that nobody acknowledged, deleted or had forgotten is kept for the retention.
+    fn check_kept(&mut self, wish: usize, Dealt { asked, before, after, now_ms, .. }: &Dealt) -> Result<(), Violation> {
+        let story = &mut self.stories[wish];
+        if after.state_of(wish) == State::Executed {
+            story.executed_ms.get_or_insert(*now_ms);
+            return Ok(());
+        }
+        let executed_ms = story.executed_ms.take();
+        let is_told = matches!(asked.errand, Errand::DeleteRecord | Errand::DeleteKey) || self.has_forgotten;
+        if before.state_of(wish) != State::Executed || story.is_acknowledged || is_told {
+            return Ok(());
+        }
+        if executed_ms.is_some_and(|executed_ms| *now_ms < executed_ms.saturating_add(self.retention_ms_min)) {
+            let what = format!("the outcome of {wish}, of {executed_ms:?}, leaves at {now_ms} ms: {story:?}");
+            return violation("kept", what);
+        }
+        Ok(())
     }
 
     /// Checks the change of a request's row, given what was asked.

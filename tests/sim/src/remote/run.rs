@@ -4,7 +4,7 @@
 //! - There is no wall clock, no sleeping, and no randomness except from the seed.
 //! - After the busy time the faults end, and each caller must get a definitive answer.
 
-use super::asked::Asked;
+use super::asked::{Asked, Errand, State, id_of};
 use super::callers::Wish;
 use super::host::Object;
 use super::oracle::Oracle;
@@ -14,12 +14,15 @@ use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use fastrand::Rng;
 use semel_core::server::engine::remote::Ended;
-use semel_support::Reply;
+use semel_support::{Reply, admin};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
+
+/// How often an administrator clears a key that may be full, in ms.
+const CLEARS_MS: i64 = 10_000;
 
 #[derive(Debug)]
 pub(super) enum Event {
@@ -49,6 +52,9 @@ pub(super) enum Event {
     /// The object is deployed anew.
     Deploy,
     Calm,
+    /// Once there are no faults: an administrator settles what is in doubt at a key that may be full, or nobody would
+    /// ever get its place.
+    Clear(usize),
 }
 
 /// The run.
@@ -56,6 +62,8 @@ pub struct Run {
     pub(super) plan: Plan,
     pub(super) mutant: Option<Mutant>,
     pub(super) rng: Rng,
+    /// Decides about what goes along, and about room: another stream, so that runs without them are as they were.
+    pub(super) room: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
@@ -76,10 +84,11 @@ impl Run {
             plan: plan.clone(),
             mutant,
             rng: Rng::with_seed(!crate::plan::of_remote(plan.seed)),
+            room: Rng::with_seed(!crate::plan::of_remote_room(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
-            object: Object::new(&plan.remote),
+            object: Object::new(&plan.remote, mutant),
             service: Service::default(),
             wishes: Vec::new(),
             asked: 0,
@@ -182,8 +191,28 @@ impl Run {
                 self.is_calm = true;
                 self.service.gone_until_ms = 0;
                 self.release(self.object.life)?;
+                if self.plan.remote.is_small() {
+                    self.push(self.now_ms + CLEARS_MS, Event::Clear(0));
+                }
             }
+            Event::Clear(n) => self.clear(n)?,
         }
+        Ok(())
+    }
+
+    /// Settles what is in doubt, as long as somebody waits.
+    fn clear(&mut self, n: usize) -> Result<(), Violation> {
+        if self.pending().is_empty() {
+            return Ok(());
+        }
+        let seen = self.seen();
+        let in_doubt = seen.0.keys().filter(|wish| seen.state_of(**wish) == State::InDoubt);
+        for (at, wish) in in_doubt.copied().enumerate().collect::<Vec<_>>() {
+            let call = admin::resolve(&format!("clear-{n}-{at}"), &id_of(wish), r#"{"executed":"no"}"#);
+            let asked = self.made_of(wish, Errand::Resolve(false), call);
+            self.arrive(asked)?;
+        }
+        self.push(self.now_ms + CLEARS_MS, Event::Clear(n + 1));
         Ok(())
     }
 

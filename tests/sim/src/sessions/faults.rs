@@ -42,11 +42,12 @@ impl Run {
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
                 self.release(&key)?;
-                self.note(|| format!("{key}: restarts"));
+                let retention_s = self.plan.sessions.retentions_s[self.idling.usize(0..2)];
+                self.note(|| format!("{key}: restarts, with the retention {retention_s} s"));
                 if let Some(seen) = self.server.seen(&key) {
                     self.oracle.dies(&key, seen);
                 }
-                self.server.restart(&key);
+                self.server.restart(&key, retention_s);
                 if self.rng.bool() {
                     self.jump(&key);
                 }

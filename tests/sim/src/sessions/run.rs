@@ -92,6 +92,8 @@ pub struct Run {
     pub(super) rng: Rng,
     /// For sockets and deadlines: another stream, so that all other decisions stay as they were.
     pub(super) apart: Rng,
+    /// For retentions, likewise.
+    pub(super) idling: Rng,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     made: u64,
@@ -119,6 +121,7 @@ impl Run {
             plan: plan.clone(),
             rng: Rng::with_seed(!crate::plan::of_sessions(plan.seed)),
             apart: Rng::with_seed(!crate::plan::of_sockets(plan.seed)),
+            idling: Rng::with_seed(!crate::plan::of_idling(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,

@@ -47,6 +47,8 @@ struct Keyed {
     started_ms: Option<i64>,
     starts: u32,
     forgotten_s: i64,
+    /// In seconds.
+    retention_s: i64,
     seen: Rc<View>,
 }
 
@@ -72,7 +74,7 @@ impl Server {
     pub fn new(plan: &Plan, mutant: Option<Mutant>) -> Self {
         let config = Config {
             open: true,
-            retention_s: plan.sessions.retention_s,
+            retention_s: plan.sessions.retentions_s[0],
             sessions_max: plan.sessions.sessions_max,
             ..Config::default()
         };
@@ -151,10 +153,14 @@ impl Server {
         !database.is_holding()
     }
 
-    /// Restarts a key without a fault.
-    pub fn restart(&mut self, key: &str) {
+    /// Restarts a key without a fault, with another retention.
+    pub fn restart(&mut self, key: &str, retention_s: i64) {
+        let is_halved = self.is_twin(Twin::IdleHalved);
         if let Some(keyed) = self.keys.get_mut(key) {
-            keyed.world.restart();
+            keyed.retention_s = retention_s;
+            keyed.world.restart_with(|config| {
+                config.retention_s = if is_halved { retention_s / 2 } else { retention_s };
+            });
             keyed.died();
         }
     }
@@ -401,7 +407,8 @@ impl Server {
         let replies = if has_crashed { Vec::new() } else { dealt.replies };
         let told = |(asked, reply): (&Asked, Reply)| lies::told(self.mutant, asked.aim.kind(), reply);
         let replies = dealt.asked.iter().zip(replies).map(told).collect();
-        let (now_ms, retention_s) = (self.clock_ms(&key, at_ms), self.config.retention_s);
+        let (now_ms, retention_s) =
+            (self.clock_ms(&key, at_ms), self.keys.get(&key).map_or(0, |keyed| keyed.retention_s));
         Dealt { replies, has_crashed, is_held, panicked, effects, after, now_ms, retention_s, ..dealt }
     }
 }
@@ -465,8 +472,10 @@ impl Plan {
 
 impl Keyed {
     fn new(key: &str, config: Config) -> Self {
+        let retention_s = config.retention_s;
         let world = World::in_memory(key, Deposits::default(), config);
         Self {
+            retention_s,
             world,
             ahead_ms: 0,
             ahead_ms_max: 0,

@@ -18,13 +18,14 @@ use super::asked::{Asked, Come, Event};
 use super::batches::Batched;
 use super::options::Options;
 use super::oracle::Dealt;
+use super::room::config_of;
 use super::run::{KEY, Run};
 use crate::deposits::{Deposits, END, Trouble};
-use crate::mutant::Twin;
+use crate::mutant::{Mutant, Twin};
 use crate::oracle::Violation;
-use crate::snapshot::effects_after;
+use crate::snapshot::{Snapshot, effects_after};
 use crate::stored::{self, When};
-use semel_core::server::{Config, attempt::suspicion};
+use semel_core::server::attempt::suspicion;
 use semel_support::{Reply, World};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -69,10 +70,9 @@ pub struct Object {
 }
 
 impl Object {
-    pub fn new(retention_s: i64) -> Self {
-        let config = Config { open: true, retention_s, ..Config::default() };
+    pub fn new(options: &Options, mutant: Option<Mutant>) -> Self {
         Self {
-            world: World::in_memory(KEY, Deposits::default(), config),
+            world: World::in_memory(KEY, Deposits::default(), config_of(options, mutant)),
             life: 0,
             started_ms: None,
             taken: Taken::Nobody,
@@ -318,6 +318,9 @@ impl Run {
         let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
         let dealt = std::mem::take(&mut self.object.dealt);
         self.oracle.committed(&dealt, effects)?;
+        if self.options.is_small() {
+            self.oracle.check_room(&dealt, &Snapshot::of(&self.object.world.database, None))?;
+        }
         self.look()?;
         let mut forgotten = std::mem::take(&mut self.object.forgotten).into_iter();
         forgotten.try_for_each(|before_s| self.oracle.forgotten(before_s))?;

@@ -11,8 +11,8 @@
 //!   answers leave
 //! - [`alone`]: requests that have the object to themselves; [`batches`]: batches; [`midst`]: what happens without a
 //!   request
-//! - [`oracle`]: what must hold for effects and answers, and [`tables`] for what is kept; both look at what is
-//!   committed
+//! - [`oracle`]: what must hold for effects and answers, and [`tables`] for what is kept, and [`room`] for a key
+//!   that may be full; they look at what is committed
 //!
 //! Invariant: the decisions come from another stream of random numbers, so the other runs are as if this module did not
 //! exist.
@@ -27,6 +27,7 @@ mod host;
 mod midst;
 mod options;
 mod oracle;
+mod room;
 mod run;
 mod tables;
 

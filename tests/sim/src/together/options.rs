@@ -57,15 +57,35 @@ pub struct Options {
     pub retentions_s: [i64; 2],
     /// The share of commits that are durable although the object ended during them, in percent.
     pub survives: u32,
+    /// The most unacknowledged records of the key. If they are few, retentions are short, so that room comes.
+    pub records_max: u64,
+    /// The most tombstones of the key, likewise.
+    pub tombstones_max: u64,
 }
 
 /// No run takes so long that a retention of this many seconds would end.
 const LONG_S: i64 = 3_600;
+/// A key that may have so many records or tombstones is never full.
+const ROOMY: u64 = 100_000;
+/// How much longer than a retention what is left of a record may stay, in ms.
+const TOMBSTONE_MS_MAX: i64 = 120_000;
 
 impl Options {
     /// Whether requests without first-sent may be forgotten.
     pub fn is_forgetful(&self) -> bool {
         self.forgets > 0 || self.retentions_s[0].min(self.retentions_s[1]) < LONG_S
+    }
+
+    /// Whether the key may be full.
+    pub fn is_small(&self) -> bool {
+        self.records_max.min(self.tombstones_max) < ROOMY
+    }
+
+    /// The longest that all requests wait for room, one after the other, in ms. A record that nobody acknowledges stays
+    /// for a retention. So does what is left of it, or for as long as an attempt may arrive.
+    pub fn room_ms_max(&self) -> i64 {
+        let retention_ms = self.retentions_s[0].max(self.retentions_s[1]).saturating_mul(1000);
+        if self.is_small() { (self.wishes as i64 * 2 + 1) * (retention_ms * 2 + TOMBSTONE_MS_MAX) } else { 0 }
     }
 
     /// The options of a seed.
@@ -83,6 +103,11 @@ impl Options {
         let (batches, survives) = (midst.u32(0..2) * midst.u32(20..=90), midst.u32(0..2) * 50);
         let retention_s = [86_400, 86_400, 5, 20][midst.usize(0..4)];
         let retentions_s = crate::plan::for_ever_in_some(seed, [retention_s, retention_s * midst.i64(1..=3)]);
+        let mut room = Rng::with_seed(crate::plan::of_room(seed));
+        let is_short = retentions_s.iter().all(|retention_s| *retention_s < LONG_S);
+        let is_small = is_short && room.u32(0..3) == 0;
+        let mut limit = || if is_small && room.bool() { room.u64(1..=6) } else { ROOMY };
+        let (records_max, tombstones_max) = (limit(), limit());
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
@@ -109,6 +134,8 @@ impl Options {
             deployments: deployments as usize,
             retentions_s,
             survives,
+            records_max,
+            tombstones_max,
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use super::asked::{Asked, Errand};
 use super::options::Options;
+use super::room::Room;
 use super::run::{KEY, STRANGER};
 use crate::deposits::outcome;
 use crate::oracle::history::History;
@@ -58,6 +59,7 @@ pub struct Durable {
     /// The requests whose start is counted, and not that it has ended.
     started: BTreeSet<usize>,
     pub(super) fence_s: i64,
+    pub(super) room: Room,
 }
 
 /// The oracle.
@@ -80,6 +82,8 @@ pub struct Oracle {
     pub(super) reaches_s: i64,
     /// Whether requests without first-sent may be forgotten.
     forgets: bool,
+    pub(super) records_max: u64,
+    pub(super) tombstones_max: u64,
     history: History,
     pub seen: BTreeSet<String>,
 }
@@ -98,6 +102,8 @@ impl Oracle {
             retention_s_min: retentions_s[0].min(retentions_s[1]),
             reaches_s: 0,
             forgets: options.is_forgetful(),
+            records_max: options.records_max,
+            tombstones_max: options.tombstones_max,
             history: History::default(),
             seen: BTreeSet::new(),
         }

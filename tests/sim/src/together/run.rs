@@ -85,7 +85,7 @@ impl Run {
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
-            object: Object::new(plan.together.retentions_s[0]),
+            object: Object::new(&plan.together, mutant),
             arrived: 0,
             wishes: Vec::new(),
             acks: Vec::new(),
@@ -107,7 +107,7 @@ impl Run {
     /// Runs the plan. Returns what happened, by name.
     pub fn run(&mut self) -> Result<BTreeSet<String>, Violation> {
         self.set_up();
-        let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX;
+        let ends_ms = self.options.busy_ms * 2 + SETTLES_MS_MAX + self.options.room_ms_max();
         while let Some(((at_ms, _), event)) = self.queue.pop_first() {
             if at_ms > ends_ms {
                 return violation("unsettled", format!("it does not come to rest: {event:?}"));

@@ -6,6 +6,7 @@
 //!   nothing that was sent may still arrive.
 
 use super::oracle::{Oracle, Ran};
+use super::room::Room;
 use super::run::id_of;
 use crate::oracle::{Violation, violation};
 use crate::snapshot::Snapshot;
@@ -27,6 +28,7 @@ impl Oracle {
             return violation("fence", format!("the fence is at {}, and may be at {}", stored.fence_s, self.reaches_s));
         }
         self.durable.fence_s = stored.fence_s;
+        self.durable.room = Room::of(stored, self.latest_ms.max(stored.latest_ms()));
         for ran in &self.durable.ran {
             let is_last = !self
                 .durable

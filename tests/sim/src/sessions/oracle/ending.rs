@@ -55,7 +55,9 @@ impl Oracle {
             "store-failed" => plan.fail_store > 0,
             // An administrator may delete the record of a cancellation.
             "outcome-expired" => {
-                plan.sessions.retention_s < 86_400 || plan.jump_ms_max > 0 || plan.sessions.administrations > 0
+                plan.sessions.retentions_s.iter().any(|retention_s| *retention_s < 86_400)
+                    || plan.jump_ms_max > 0
+                    || plan.sessions.administrations > 0
             }
             // A holder in another browser does not know who waits in this one.
             "acknowledged" => plan.browsers > 1 || self.has_lost_storage || !plan.has_locks,

@@ -43,8 +43,11 @@ impl Oracle {
                 continue;
             }
             self.adopt(dealt, name, row)?;
-            let idle_ms =
-                dealt.before.sessions.get(name).map_or(i64::MAX, |row| row.used_ms + dealt.retention_s * 1000);
+            let idle_ms = dealt
+                .before
+                .sessions
+                .get(name)
+                .map_or(i64::MAX, |row| row.used_ms + dealt.retention_s.saturating_mul(1000));
             let idle_seq = if idle_ms <= dealt.now_ms { row.closed_seq } else { 0 };
             let Some(story) = self.story(&dealt.key, name) else { continue };
             if (row.current(), &row.principal) != (story.current, &story.principal) {
