@@ -1,7 +1,7 @@
 //! The server's clock, as far as the client knows it.
 //!
-//! Invariant: it is learned only from `Semel-Now`. After a key has refused a deadline, that key's own clock is used for
-//! it, since it may be ahead of the worker's.
+//! Invariant: it is learned only from `Semel-Now`, the worker's only from its health. After a key has refused a deadline,
+//! that key's own clock is used for it, since it may be ahead of the worker's.
 
 use super::KEYS_KNOWN_MAX;
 
@@ -34,8 +34,13 @@ impl ServerClock {
         self.worker_ms = Some(semel_now_ms.saturating_sub(now_ms));
     }
 
-    /// Learns the clock of a key from its `Semel-Now`.
+    /// Learns the clock of a key from its `Semel-Now`, unless clocks were forgotten since it was asked.
     pub fn learn_of(&mut self, key: &str, semel_now_ms: i64, now_ms: i64) {
+        if self.worker_ms.is_none() {
+            // A request is sent only while the worker's clock is known. So this one was sent before a sleep, and its
+            // answer may be as old.
+            return;
+        }
         let ahead_ms = semel_now_ms.saturating_sub(now_ms);
         if let Some((_, known_ms)) = self.keys_ms.iter_mut().find(|(each, _)| each == key) {
             *known_ms = ahead_ms;

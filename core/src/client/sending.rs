@@ -69,7 +69,8 @@ impl Client {
                 match (clock_ms, &key) {
                     // A probe is refused whatever the clocks say, since its deadline is long past.
                     (Some(clock_ms), Some(key)) if aim != Aim::Probe => self.clock.learn_of(key, clock_ms, now_ms),
-                    (Some(clock_ms), None) if aim != Aim::Probe => self.clock.learn(clock_ms, now_ms),
+                    // The worker itself has refused the deadline, so its clock is asked for anew.
+                    (Some(_), None) if aim != Aim::Probe => self.clock.forget(),
                     _ => {}
                 }
             }

@@ -167,7 +167,7 @@ fn a_request_whose_first_sent_is_too_far_ahead_is_tried_again_without_a_pause() 
 }
 
 #[test]
-fn a_refusal_of_the_router_for_the_deadline_sets_the_clock_of_the_worker() {
+fn after_the_router_has_refused_a_deadline_the_worker_is_asked_for_its_clock_anew() {
     let mut bench = Bench::ready();
     bench.request("x");
     let ahead_ms = 3_600_000;
@@ -175,6 +175,8 @@ fn a_refusal_of_the_router_for_the_deadline_sets_the_clock_of_the_worker() {
     answer.headers.retain(|name| name != "semel-key");
     bench.answer(answer);
     bench.pass(INTERVAL_MS);
+    assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/health"]);
+    bench.answer(health(bench.server_ms() + ahead_ms));
     assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
 }
 
@@ -215,6 +217,24 @@ fn an_answer_to_a_question_from_before_a_sleep_does_not_set_the_clock() {
     bench.answer(health(before_ms + slept_ms));
     let first_sent = format!("@{}", (before_ms + slept_ms) / 1000);
     assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+}
+
+#[test]
+fn an_answer_to_a_request_that_was_sent_before_a_sleep_teaches_no_clock() {
+    for expired in [problem, by_router] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        let (asked, told) = (bench.last().attempt, expired(408, "attempt-expired", "no", "same-id", bench.server_ms()));
+        bench.client.doubt_clock();
+        bench.answer_to(asked, told);
+        bench.pass(INTERVAL_MS);
+        assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/health"]);
+        let server_ms = bench.server_ms() + 48 * 3_600_000;
+        bench.answer(health(server_ms));
+        bench.request("y");
+        let first_sent = format!("@{}", server_ms / 1000);
+        assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+    }
 }
 
 #[test]
