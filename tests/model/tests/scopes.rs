@@ -397,7 +397,7 @@ fn an_effect_that_may_have_run_in_a_forgotten_session_does_not_run_in_another() 
 }
 
 #[test]
-fn the_expected_numbers_of_states_list_every_scope() {
+fn every_scope_has_an_expected_number_of_states_and_a_test() {
     let names: Vec<&str> = {
         let letters = scopes::all().into_iter().map(|scope| scope.name);
         let tabs = tab_scopes::all().into_iter().map(|scope| scope.name);
@@ -409,4 +409,7 @@ fn the_expected_numbers_of_states_list_every_scope() {
         letters.chain(tabs).chain(holders).chain(batches).chain(groups).chain(remotes).chain(effects).collect()
     };
     assert_eq!(STATES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    let tests = include_str!("scopes.rs");
+    let unexplored: Vec<_> = names.iter().filter(|name| !tests.contains(&format!("(\"{name}\");"))).collect();
+    assert!(unexplored.is_empty(), "{unexplored:?}");
 }
