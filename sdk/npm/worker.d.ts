@@ -94,6 +94,7 @@ export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   private askAll;
   private count;
   private forget;
+  private goesOn;
   private isSuspect;
   private run;
   private settled;

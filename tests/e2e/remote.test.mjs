@@ -205,7 +205,7 @@ test("a locked control request is answered at once if too many requests wait", a
   assert.equal(await Promise.race([its.ask("resolve", { path: "/semel/v1/keys/k/" }), turn("waits")]), "locked");
 });
 
-test("what came of a call is not lost where the storage fails as it is to be recorded: it is recorded a second later, or ten at most, and the next waits for that", async (t) => {
+test("an outcome that the storage fails to record is given again once a second, ten times at most, and the next request waits for that", async (t) => {
   const its = key(t);
   const { log, ask, durable, end, pass } = its;
   const lines = [];

@@ -260,7 +260,7 @@ export default {
   },
 };`;
 
-test("what the other side has answered is not lost where the disk fails at that moment: it is recorded once that is over, and until then it is under way", async () => {
+test("an answer of the upstream that the disk fails to record is recorded once the disk works again, and the request is in-flight until then", async () => {
   const side = await otherSide(after);
   const to = await front(after, side, {}, { folder: await entered(FAILING) });
   const [id, ref] = [randomUUID(), randomUUID()];

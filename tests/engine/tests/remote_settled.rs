@@ -168,7 +168,7 @@ fn a_request_in_doubt_counts_as_a_record_in_the_key_and_its_times() {
 
 /// The host keeps the result, and gives it again a second later. By the missing key it knows that it has to.
 #[test]
-fn what_came_of_a_call_is_recorded_when_it_is_given_again_after_the_storage_failed() {
+fn an_outcome_is_recorded_when_it_is_given_again_after_the_storage_failed() {
     let mut failures = 0;
     loop {
         let mut world = remote(Policy::Report);
