@@ -63,7 +63,14 @@ test("salt of a call wins over the outbox's option, and a salt function is asked
   const { semel, server } = await outbox(t, { ids: "hash", salt: () => `${(asked += 1)}`, ordered: false });
   await Promise.all([deposit(semel), deposit(semel)]);
   assert.deepEqual([asked, server.runs.size], [2, 2], "each has a salt of its own, so they are two");
-  server.each = async (call, serve) => (await turns(), serve());
+  // The first is answered only once the other has its id too, however long hashing takes.
+  const hashed = t.mock.method(crypto.subtle, "digest").mock;
+  server.each = async (call, serve) => {
+    await until(() => hashed.callCount() === 2, "both are hashed");
+    await Promise.all(hashed.calls.map(({ result }) => result));
+    await turns();
+    return serve();
+  };
   await Promise.all([deposit(semel, "a", { salt: "s" }), deposit(semel, "a", { salt: () => "s" })]);
   assert.deepEqual([asked, server.runs.size], [2, 3], "they have one, so they are one");
 });

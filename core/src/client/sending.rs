@@ -66,12 +66,11 @@ impl Client {
                 }
                 request.stage = again(after_ms);
                 request.not_before_ms = now_ms + after_ms;
-                match (clock_ms, &key) {
-                    // A probe is refused whatever the clocks say, since its deadline is long past.
-                    (Some(clock_ms), Some(key)) if aim != Aim::Probe => self.clock.learn_of(key, clock_ms, now_ms),
-                    // The worker itself has refused the deadline, so its clock is asked for anew.
-                    (Some(_), None) if aim != Aim::Probe => self.clock.forget(),
-                    _ => {}
+                // A probe is refused whatever the clocks say, since its deadline is long past.
+                if let Some(clock_ms) = clock_ms
+                    && aim != Aim::Probe
+                {
+                    self.clock.learn_of(key.as_deref(), clock_ms, now_ms);
                 }
             }
             // The request was given up, and can't be cancelled as it is. Only for credentials is it worth waiting.
