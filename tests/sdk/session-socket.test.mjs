@@ -2,10 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deposit, outbox, SessionStub } from "./session-stub.mjs";
+import { deposit, outbox, ran, SessionStub } from "./session-stub.mjs";
 import { hang, keeping, minutes, until, within } from "./stub.mjs";
-
-const ran = async (response) => (await response).json();
 
 /** Replaces `WebSocket` for a test. `connections` are the sockets that were made, each with its frames; `serve` gets each frame. */
 function sockets(t, server, { opens = () => true, hangs = () => false, refuses = () => undefined } = {}) {

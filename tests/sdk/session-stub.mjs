@@ -29,6 +29,8 @@ export class SharedRows extends Rows {
 
 /** Makes a change in `session`. */
 export const deposit = (session, body, init) => session.fetch("/accounts/a/deposit", { method: "POST", body, ...init });
+/** What the key says of a change that it ran. */
+export const ran = async (response) => (await response).json();
 
 export class SessionStub {
   /** Every call: its path and headers, and its elements. */

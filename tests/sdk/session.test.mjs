@@ -1,13 +1,11 @@
-// Tests sessions (`semel.session`) against a stub of a key that keeps to the protocol.
+// Tests sessions (`semel.session`) against a stub of a key that keeps to the protocol: order, take-overs, the end of a session, wrong calls, events.
+// `session-giving-up.test.mjs` has pauses and aborted calls, `session-store.test.mjs` what is stored.
 
 import assert from "node:assert/strict";
-import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { FencedError, SemelError, SessionUnknownError } from "../../sdk/npm/node.js";
-import { deposit, outbox, SessionStub, SharedRows } from "./session-stub.mjs";
-import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
-
-const ran = async (response) => (await response).json();
+import { deposit, outbox, ran, SessionStub } from "./session-stub.mjs";
+import { lost, problem, rejection, until, within } from "./stub.mjs";
 
 test("the first call of a session goes alone and at once, later ones go in one batch, and each gets its answer", async (t) => {
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer t", "x-tenant": "n" } });
@@ -131,166 +129,6 @@ test("a take-over with the option after is fenced if the session has another hol
   assert.equal((await semel.session("accounts/a", "s", { after: 1 })).epoch, 2);
 });
 
-test("the next holder sends requests left behind under their old places, and those that never ran before its own calls", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t);
-  const before = await semel.session("accounts/a", "s", { store });
-  server.each = (call, serve) => {
-    const isFirst = server.frames.length === 1;
-    if (isFirst && call.elements[0].body === "heard") return serve();
-    if (server.frames.length === 2) serve();
-    return lost();
-  };
-  await deposit(before, "heard");
-  const left = Promise.allSettled([deposit(before, "ran"), deposit(before, "stored")]);
-  // Storing a place takes a transaction, which may take longer than the interval.
-  await until(() => server.frames.length > 2 && store.holds("stored") && store.rows.size === 2, "the one ran unheard, and the other never arrives");
-  await before.close();
-  await left;
-  assert.deepEqual([server.effects, store.rows.size], [["heard", "ran"], 2]);
-  server.each = (_call, serve) => serve();
-  const recovered = [];
-  const session = await semel.session("accounts/a", "s", {
-    store,
-    onrecovered: async ({ response, url, error }) => recovered.push([url, error, await response.json()]),
-  });
-  assert.deepEqual([session.epoch, session.lastSeq], [2, 2]);
-  await deposit(session, "new");
-  assert.deepEqual(server.effects, ["heard", "ran", "stored", "new"]);
-  const url = "https://worker.test/accounts/a/deposit";
-  await until(() => recovered.length === 2, "both are taken");
-  assert.deepEqual(recovered, [[url, undefined, { ran: "ran" }], [url, undefined, { ran: "stored" }]]);
-  await until(() => store.rows.size === 0, "nothing is left");
-});
-
-test("an answer without onrecovered is kept until a later holder takes it with onrecovered", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t);
-  const first = await semel.session("accounts/a", "s", { store });
-  server.each = (_call, serve) => (serve(), lost());
-  const left = Promise.allSettled([deposit(first, "x")]);
-  await until(() => server.effects.length === 1, "it ran");
-  await first.close();
-  await left;
-  server.each = (_call, serve) => serve();
-  const second = await semel.session("accounts/a", "s", { store });
-  await deposit(second, "y");
-  await second.close();
-  const third = await semel.session("accounts/a", "s", { store });
-  const answered = await new Promise((resolve) => (third.onrecovered = resolve));
-  assert.deepEqual(await answered.response.json(), { ran: "x" });
-  await until(() => store.rows.size === 0, "nothing is left");
-});
-
-test("a session pauses at an after-fix refusal, and later calls wait", async (t) => {
-  const { semel, server } = await outbox(t);
-  const paused = [];
-  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
-  server.refuse = ({ body }) => (body === "x" ? [401, "unauthorized", "no", "after-fix"] : undefined);
-  const calls = [deposit(session, "x"), deposit(session, "y")];
-  await until(() => paused.length === 1, "it pauses");
-  assert.deepEqual([paused[0].error.code, paused[0].error.executed, paused[0].method], ["unauthorized", "unknown", "POST"]);
-  server.refuse = () => undefined;
-  paused[0].resume();
-  await Promise.all(calls);
-  assert.deepEqual(server.effects, ["x", "y"]);
-});
-
-test("a refusal of a whole batch pauses the session with the problem as the server sent it", async (t) => {
-  const { semel, server } = await outbox(t);
-  const paused = [];
-  const session = await semel.session("accounts/a", "s", { onpaused: (each) => paused.push(each) });
-  server.each = (call, serve) => (paused.length ? serve() : problem(401, "unauthorized", { executed: "no", retry: "after-fix", detail: "the token has ended", own: [1] }));
-  const answers = ["a", "b"].map((body) => deposit(session, body));
-  await until(() => paused.length, "it pauses");
-  const [{ error }] = paused;
-  assert.deepEqual([error.code, error.message, error.problem?.own], ["unauthorized", "unauthorized: the token has ended", [1]]);
-  assert.equal(server.frames[0].elements.length, 2);
-  session.resume();
-  await within(Promise.all(answers), "they are answered");
-});
-
-test("a call that is given up in a pause never runs, and later calls go on", async (t) => {
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s", { onpaused: ({ giveUp }) => giveUp() });
-  server.refuse = ({ path }) => (path === "/nowhere" ? [404, "not-found", "no", "after-fix"] : undefined);
-  const calls = [session.fetch("/nowhere", { method: "POST" }), deposit(session, "y")];
-  const error = await rejection(calls[0]);
-  assert.deepEqual([error.code, error.executed], ["cancelled", "no"]);
-  await calls[1];
-  assert.deepEqual(server.effects, ["y"]);
-});
-
-test("an aborted call under way is cancelled and has its place closed, or gets its outcome if it ran", async (t) => {
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s");
-  const [early, late] = [new AbortController(), new AbortController()];
-  server.each = lost;
-  const never = deposit(session, "never", { signal: early.signal });
-  await until(() => server.frames.length > 0, "it is on its way");
-  early.abort();
-  server.each = (_call, serve) => serve();
-  const error = await rejection(never);
-  assert.deepEqual([error.code, error.executed], ["cancelled", "no"]);
-  server.each = (_call, serve) => (serve(), lost());
-  const ranAnyway = deposit(session, "ran", { signal: late.signal });
-  await until(() => server.effects.length === 1, "it ran");
-  late.abort();
-  server.each = (_call, serve) => serve();
-  assert.deepEqual(await ran(ranAnyway), { ran: "ran" });
-  await deposit(session, "next");
-  assert.deepEqual(server.effects, ["ran", "next"]);
-});
-
-test("a call that is aborted as its headers throw is cancelled and never runs", async (t) => {
-  const aborting = new AbortController();
-  let isOut = false;
-  const headers = () => {
-    if (!isOut) return {};
-    aborting.abort();
-    throw new Error("logged out");
-  };
-  const { semel, server } = await outbox(t, { headers });
-  const session = await semel.session("accounts/a", "s");
-  const isLost = new Promise((resolve) => semel.addEventListener("lost", resolve, { once: true }));
-  isOut = true;
-  const made = rejection(deposit(session, "x", { signal: aborting.signal }));
-  await within(isLost, "it had no token");
-  isOut = false;
-  const error = await made;
-  assert.deepEqual([error.code, error.executed, server.effects], ["cancelled", "no", []]);
-});
-
-test("a call that is aborted before it has a place rejects at once, and leaves no gap", async (t) => {
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s");
-  const [before, stop] = [new AbortController(), new AbortController()];
-  const endless = rejection(deposit(session, new ReadableStream(), { signal: before.signal }));
-  const behind = rejection(deposit(session, "behind", { signal: stop.signal }));
-  const last = deposit(session, "last");
-  stop.abort(new Error("enough"));
-  assert.equal((await within(behind, "it waits for no body", 2_000)).message, "enough");
-  assert.equal((await within(rejection(deposit(session, "never", { signal: AbortSignal.abort(new Error("before")) })), "nor does this", 2_000)).message, "before");
-  before.abort(new Error("no more"));
-  assert.equal((await endless).message, "no more");
-  assert.deepEqual(await ran(last), { ran: "last" });
-  assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["last"], 1]);
-});
-
-test("a call that is aborted at once is cancelled, and a call that is answered leaves no listener at its signal", async (t) => {
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s");
-  const aborting = new AbortController();
-  server.each = (_call, serve) => (server.frames.length === 1 ? lost() : serve());
-  const never = rejection(deposit(session, "never", { signal: aborting.signal }));
-  aborting.abort();
-  const error = await within(never, "it ends");
-  assert.deepEqual([error.code, error.executed, server.effects], ["cancelled", "no", []]);
-  const { signal } = new AbortController();
-  await deposit(session, "x", { signal });
-  assert.deepEqual([server.effects, getEventListeners(signal, "abort").length], [["x"], 0]);
-});
-
 test("a call waits for earlier calls with slow bodies, also once the first of them has its place", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
@@ -306,99 +144,6 @@ test("a call waits for earlier calls with slow bodies, also once the first of th
   finish(1, "second");
   await within(Promise.all(answering), "all are answered");
   assert.deepEqual(server.effects, ["first", "second", "last"]);
-});
-
-test("an answer that was delivered before its session closed is not recovered by the next holder", async (t) => {
-  const store = new SharedRows();
-  const { semel } = await outbox(t);
-  const session = await semel.session("accounts/a", "s", { store });
-  await deposit(session, "x");
-  await session.close();
-  await until(() => store.rows.size === 0, "its row is removed", 5_000);
-  const next = await semel.session("accounts/a", "s", { store, onrecovered: assert.fail });
-  assert.deepEqual(await next.pending(), []);
-});
-
-test("a call that the store fails to store rejects with store-failed, and its number goes to the next call", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s", { store });
-  store.before = async () => {
-    throw new Error("full");
-  };
-  const error = await rejection(deposit(session, "x"));
-  assert.deepEqual([error.code, error.executed, error.cause.message], ["store-failed", "no", "full"]);
-  // In a worker, WebKit rejects with this even for what it has stored.
-  store.before = async () => {
-    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
-  };
-  const inDoubt = await rejection(deposit(session, "x"));
-  assert.deepEqual([inDoubt.code, inDoubt.executed, inDoubt.retry], ["store-failed", "unknown", "same-id"]);
-  store.before = async () => {};
-  await deposit(session, "y");
-  assert.deepEqual([server.effects, server.frames[0].elements[0].session.seq], [["y"], 1]);
-});
-
-test("a row that the store kept although it reported a failure is removed before its number is used again", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s", { store });
-  const { change } = store;
-  store.change = async (...given) => {
-    await change.apply(store, given);
-    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
-  };
-  const { executed } = await rejection(deposit(session, "x"));
-  store.change = change;
-  // This call is equal to the first, so a key could not tell them apart.
-  const answered = await within(ran(deposit(session, "x")), "it is answered");
-  await session.close();
-  const recovered = [];
-  const next = await semel.session("accounts/a", "s", { store, onrecovered: (each) => recovered.push(each) });
-  await deposit(next, "y");
-  assert.deepEqual([executed, answered, server.effects, recovered], ["unknown", { ran: "x" }, ["x", "y"], []]);
-});
-
-test("each failure of the store at the place or the cancellation of a request is a lost event of the outbox", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t);
-  const session = await semel.session("accounts/a", "s", { store, onpaused() {} });
-  const told = [];
-  semel.addEventListener("lost", ({ detail }) => told.push(detail));
-  const full = new Error("full");
-  let isFull = false;
-  store.before = async () => {
-    if (isFull) throw full;
-  };
-  /** Checks that the outbox reports each failure of the one request that waits. */
-  const isTold = async () => {
-    const { requestId } = (await session.pending()).find(({ state }) => state === "sending");
-    await until(() => told.length > 2, "it is told each time");
-    for (const each of told.splice(0)) assert.deepEqual(each, { requestId, method: "POST", url: "https://worker.test/accounts/a/deposit", error: full });
-    isFull = false;
-  };
-  server.each = () => problem(401, "unauthorized", { executed: "no", retry: "after-fix" });
-  const first = deposit(session, "first");
-  await until(() => semel.getSnapshot().paused === 1, "it pauses");
-  const second = deposit(session, "second");
-  await until(() => store.holds("second"), "it is stored without a place");
-  isFull = true;
-  server.each = (_call, serve) => serve();
-  session.resume();
-  await first;
-  await isTold();
-  await second;
-  await until(() => store.rows.size === 0, "nothing is left");
-  server.each = () => hang();
-  const stop = new AbortController();
-  const given = rejection(deposit(session, "third", { signal: stop.signal }));
-  await until(() => server.frames.at(-1).elements[0].body === "third", "it has left");
-  isFull = true;
-  stop.abort();
-  await isTold();
-  server.each = (_call, serve) => serve();
-  session.close();
-  assert.equal((await given).code, "closed");
 });
 
 test("closing the outbox closes its sessions, and every call that waits rejects as closed", async (t) => {
@@ -471,22 +216,6 @@ test("wrong calls of session and session.fetch are refused before anything is se
   await assert.rejects(session.fetch("/a", { method: "POST", headers: { authorization: "x" } }), TypeError);
   await assert.rejects(session.fetch("/a", { method: "POST", body: new Uint8Array((1 << 20) + 1) }), RangeError);
   assert.equal(server.calls.length, length);
-});
-
-test("a session refuses the store of its outbox", async (t) => {
-  const store = new SharedRows();
-  const { semel, server } = await outbox(t, { store });
-  await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: where the outbox has a store, give the session another, by its option store"));
-  assert.deepEqual([server.calls, store.closed], [[], 0]);
-});
-
-test("a refused take-over rejects and closes its store, and an outbox with its own store requires the option store", async (t) => {
-  const { semel, server } = await outbox(t, { store: new SharedRows() });
-  await assert.rejects(semel.session("accounts/a", "s"), /option store/);
-  server.each = () => problem(403, "forbidden", { executed: "no", retry: "after-fix" });
-  const store = new SharedRows();
-  assert.equal((await rejection(semel.session("accounts/a", "s", { store }))).code, "forbidden");
-  assert.deepEqual([[...store.living], store.closed], [[], 1]);
 });
 
 test("each refusal of a take-over is a refused event of the outbox, and refusals of the session afterwards are not", async (t) => {
