@@ -1,4 +1,4 @@
-// What the tests of the file store share: folders, child processes that use a store, and a file system that fails on demand.
+// What the tests of the file store share: folders and their locks, child processes that use a store, and a file system that fails on demand.
 //
 // Invariant: after the test that made them, a folder is removed and a child has ended.
 
@@ -55,6 +55,9 @@ export async function look(folder) {
     await store.close();
   }
 }
+
+/** The names of its lock files, in order. */
+export const locks = (folder) => readdirSync(folder).filter((name) => name.startsWith("lock.")).sort();
 
 /** The path of the log. */
 export function logIn(folder) {
@@ -113,6 +116,11 @@ export function told(error) {
 /** The error of a failed system call. */
 export const failure = (code) => Object.assign(new Error(`${code}: made by the test`), { code });
 
+/** Fails as a broken disk does. */
+export const broken = () => {
+  throw failure("EIO");
+};
+
 /**
  * The file system with faults. `faults` has functions by the names of `node:fs/promises` and of a file's methods; each call first asks its function.
  * What that throws is the call's error, and what it returns, if anything, is the call's result. `calls` counts the calls.
@@ -133,4 +141,21 @@ export function faultyFs(faults) {
     });
   const all = wrap({ ...fs });
   return { calls, faults, fs: new Proxy(all, { get: (_, name) => (name === "open" ? async (...args) => wrap(await all.open(...args)) : all[name]) }) };
+}
+
+/** A store that holds the folder's lock until `go`. */
+export async function holder(t, folder) {
+  const disk = faultyFs({});
+  const store = storeIn(t, folder, { fs: disk.fs });
+  await store.load();
+  let go;
+  const holds = new Promise((resolve) => {
+    disk.faults.datasync = async () => {
+      disk.faults.datasync = undefined;
+      await new Promise((done) => ((go = done), resolve()));
+    };
+  });
+  const changed = put(store, "by-the-holder", "1");
+  await holds;
+  return { go: () => (go(), changed) };
 }
