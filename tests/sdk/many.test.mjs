@@ -4,11 +4,43 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Terminal } from "../../sdk/cli/terminal.js";
 import * as sessions from "./session-stub.mjs";
-import { Rows, Stub, deposit, hang, keeping, minutes, outbox, until, within } from "./stub.mjs";
+import { Rows, Stub, deposit, hang, keeping, minutes, outbox, rejection, until, within } from "./stub.mjs";
 
 const MANY = 70_000;
 const CALLS = 30_000;
 const TOLD_MS_MAX = 60_000;
+
+test("many calls at once cause no warning of the runtime", async (t) => {
+  const warned = [];
+  const listener = (warning) => warned.push(warning.message);
+  process.on("warning", listener);
+  t.after(() => process.off("warning", listener));
+  const { semel } = await outbox(t);
+  await Promise.all(Array.from({ length: 60 }, (_, n) => (n % 2 ? deposit(semel) : semel.fetch("/accounts/a"))));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.deepEqual(warned, []);
+});
+
+test("a thousand requests may be pending, and one more is outbox-full and never ran", async (t) => {
+  const store = new Rows();
+  const { semel, server } = await outbox(t, { store });
+  server.each = (call, serve) => (call.kind === "change" ? hang() : serve());
+  // CPU time, so that other work of a busy machine doesn't count.
+  const before = process.cpuUsage();
+  const waiting = Array.from({ length: 1_000 }, () => rejection(deposit(semel)));
+  const error = await rejection(deposit(semel));
+  const { user, system } = process.cpuUsage(before);
+  const tookMs = (user + system) / 1000;
+  const { name, code, executed, retry } = error;
+  assert.deepEqual({ name, code, executed, retry }, { name: "OutboxFullError", code: "outbox-full", executed: "no", retry: "never" });
+  await until(() => store.rows.size === 1_000 && server.attempts.length > 0, "all are stored, and some sent");
+  assert.equal((await semel.pending()).length, 1_000);
+  await semel.close();
+  assert.equal(store.rows.size, 1_000);
+  assert.ok(server.attempts.every(({ id }) => store.rows.has(id)));
+  assert.equal((await Promise.all(waiting)).filter((each) => each.code === "closed").length, 1_000);
+  assert.ok(tookMs < 3_000, `${Math.round(tookMs)} ms, in which a page would stand still`);
+});
 
 /** Fills the store with very many rows: copies of the row that `call` leaves if `close` ends it before its answer. */
 async function manyRows(store, server, call, close) {

@@ -7,6 +7,7 @@
 // - It records every call, even one that is lost on the way.
 // - An element of a batch is served as if it had come alone. Only the batch is recorded as a call.
 
+import assert from "node:assert/strict";
 import { Semel } from "../../sdk/npm/node.js";
 
 export const URL_OF_STUB = "https://worker.test";
@@ -42,6 +43,9 @@ export async function rejection(promise) {
   if (settled.status === "fulfilled") throw new Error("it did not reject");
   return settled.reason;
 }
+
+/** Checks the class of an error by its name, from whichever module it comes. */
+export const is = (error, ...names) => assert.ok(names.includes(error?.name), `${names.join(" or ")} was expected, and it is ${error}`);
 
 /** Resolves to what `condition` returns, once that is truthy. */
 export async function until(condition, what, timeoutMs = 20_000) {
