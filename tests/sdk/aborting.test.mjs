@@ -218,3 +218,15 @@ test("a call aborted from a listener or the headers function, which then closes,
     assert.deepEqual([server.runs.size, recovered.length], [ran, 1], where);
   }
 });
+
+test("a stream whose call is aborted is cancelled", async (t) => {
+  const { semel } = await outbox(t);
+  let cancelled = false;
+  const body = new ReadableStream({ cancel: () => void (cancelled = true) });
+  const cancelling = new AbortController();
+  const made = deposit(semel, "a", { body, signal: cancelling.signal });
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  cancelling.abort();
+  await rejection(made);
+  await until(() => cancelled, "the stream is cancelled", 500);
+});
