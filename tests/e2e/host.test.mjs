@@ -7,7 +7,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
 const { SemelObject, sendBy } = await natively("host.js");
-const { gatherBy, readBy, routerOf, serve } = await natively("router.js");
+const { gatherBy, routerOf } = await natively("router.js");
 
 const NOW = 1_000_000_000;
 const YOUNG_MS = 60_000;
@@ -290,58 +290,6 @@ test("gathered requests that run one by one stop once their answers have 4 MiB, 
   const [answers] = await its.askAll(Array.from({ length: 4 }, () => ["POST", "/one", "", "", new Uint8Array()]));
   assert.deepEqual(answers.map((answer) => answer?.[0]), [200, 200, undefined, undefined]);
   assert.equal(log.filter((what) => what === "handle").length, 2);
-});
-
-test("an acknowledgement on a read in front of other code is done before the read, and if it fails the read fails", async (t) => {
-  t.mock.method(console, "log", () => {});
-  // The Worker makes its router only once, from what is set here at that time.
-  Object.assign((given.glue.router ??= {}), { route: () => ["k", "semel-key:k\n", 5_000, undefined, true], read: (ended) => [200, `x-ended:${ended}\n`], unavailable: () => [503, ""] });
-  const done = [];
-  readBy(() => async () => (done.push("read"), "it"));
-  let settle;
-  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => (done.push("acknowledges"), new Promise((resolve, reject) => (settle = { resolve, reject }))) }) } };
-  for (const [how, status, all] of [["resolve", 200, ["acknowledges", "read"]], ["reject", 503, ["acknowledges"]]]) {
-    done.length = 0;
-    const answered = serve(new Request("https://a.example/orders/1"), env);
-    await turn();
-    assert.deepEqual(done, ["acknowledges"]);
-    settle[how](how === "resolve" ? [200, 'semel-key:"k"\n'] : new Error("gone"));
-    const answer = await answered;
-    assert.deepEqual([answer.status, done, answer.headers.get("semel-key")], [status, all, status === 200 ? '"k"' : null]);
-  }
-});
-
-test("the room of a principal is free once requests are answered or fail, and without room a request is refused", async (t) => {
-  t.mock.method(console, "log", () => {});
-  given.glue.router ??= {};
-  Object.assign(routerOf({}), { route: () => ["k", 'semel-principal:"alice"\n', 5_000], unavailable: (detail) => [503, `x-detail:${detail}\n`] });
-  const underWay = [];
-  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => new Promise((resolve, reject) => underWay.push({ resolve, reject })) }) } };
-  const request = () => new Request("https://a.example/one", { method: "POST", body: "its length is not known" });
-  for (let round = 0; round < 3; round += 1) {
-    const all = Array.from({ length: 31 }, () => serve(request(), env));
-    while (underWay.length < 31) assert.equal(await Promise.race([turn("waits"), ...all]), "waits");
-    const beyond = request();
-    const { status, headers } = await serve(beyond, env);
-    assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
-    for (const { resolve, reject } of underWay.splice(0)) round === 0 ? reject(new Error("gone")) : resolve([200, ""]);
-    assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
-  }
-});
-
-test("semel-key, semel-principal and semel-from of a client never reach the object, and headers that end so do", async () => {
-  given.glue.router ??= {};
-  const says = 'semel-key:"k"\n';
-  Object.assign(routerOf({}), { route: () => ["k", says, 5_000] });
-  let heard;
-  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: async (_method, _pathname, _search, lines) => ((heard = lines), [200, ""]) }) } };
-  for (const first of [{}, { accept: "*/*" }]) {
-    for (const name of ["semel-key", "semel-principal", "semel-from"]) {
-      const headers = { ...first, [name]: '"mallory"', [`x-${name}`]: "its own" };
-      await serve(new Request("https://a.example/one", { method: "POST", headers }), env);
-      assert.equal(heard, `${first.accept ? "accept:*/*\n" : ""}x-${name}:its own\n${says}`);
-    }
-  }
 });
 
 test("requests that wait for a commit run in one group after it, and each gets its own answer", async (t) => {
