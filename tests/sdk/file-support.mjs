@@ -116,10 +116,11 @@ export function told(error) {
 /** The error of a failed system call. */
 export const failure = (code) => Object.assign(new Error(`${code}: made by the test`), { code });
 
-/** Fails as a broken disk does. */
-export const broken = () => {
-  throw failure("EIO");
+/** A fault of the file system that fails with this code. */
+export const fail = (code) => () => {
+  throw failure(code);
 };
+export const broken = fail("EIO");
 
 /**
  * The file system with faults. `faults` has functions by the names of `node:fs/promises` and of a file's methods; each call first asks its function.
