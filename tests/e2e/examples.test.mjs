@@ -1,23 +1,19 @@
 // The examples, run by the commands of examples/README.md, with the packed SDK, against workerd through a proxy.
 //
-// Invariants:
-// - They run in a folder that is laid out like a checkout. Only the worker's address and fixed ports are replaced.
-// - Nothing is downloaded. The packages that the examples need are those that `npm ci` installed in the checkout, in the versions that the examples
-//   name. They are in a folder above the examples, as in a workspace.
+// Invariant: they run in a folder that is laid out like a checkout. Only the worker's address and fixed ports are replaced.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { cp, readFile, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
 import { build } from "esbuild";
-import { ROOT } from "../../scripts/setup/paths.mjs";
 import { RUNTIMES } from "../../scripts/setup/packages.mjs";
+import { ROOT } from "../../scripts/setup/paths.mjs";
 import { SDK_PACKAGE } from "../../scripts/setup/sdk.mjs";
 import { browse } from "./browser.mjs";
+import { madeCheckout } from "./examples.mjs";
 import { acknowledged, startLossy, until } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
@@ -33,12 +29,11 @@ const LIMIT = { timeout: 60_000 };
 const BUILT_MS_MAX = 60_000;
 
 const readme = await readFile(join(ROOT, "README.md"), "utf8");
-const howTo = await readFile(join(ROOT, "examples/README.md"), "utf8");
 const server = await serve(after, "ledger");
 /** Serves nobody, like a worker that is not configured yet. */
 const closed = await serve(after, "ledger", { SEMEL_OPEN: "false", SEMEL_ORIGINS: "*" });
 const browser = await browse(after);
-const checkout = await mkdtemp(join(tmpdir(), "semel-checkout-"));
+const { checkout, endings, layOut, replace, commands, begin, run } = await madeCheckout(after);
 /**
  * `modules`: where the packages of the example are installed. An example with a form accepts the next deposit at once; the other turns its button off
  * meanwhile.
@@ -51,84 +46,11 @@ const pages = {
 };
 let packed;
 
-/** What must be ended after this file, in reverse order. */
-const endings = [() => rm(checkout, { recursive: true, force: true, maxRetries: 10 })];
-after(async () => {
-  for (const end of endings.reverse()) await end();
-});
-
 before(async () => {
-  await layOut();
+  await layOut(pages);
   packed = await run(commands("pack"));
   for (const [name, page] of Object.entries(pages)) Object.assign(page, await openable(name, page));
 });
-
-async function layOut() {
-  const isSource = (path) => !/\/(node_modules|dist)$/.test(path);
-  await cp(join(ROOT, "examples"), join(checkout, "examples"), { recursive: true, filter: isSource });
-  await cp(SDK_PACKAGE, join(checkout, "sdk/npm"), { recursive: true });
-  await symlink(join(ROOT, "node_modules"), join(checkout, "node_modules"));
-  for (const [name, { modules }] of Object.entries(pages)) if (modules) await lend(join(checkout, "examples", name, "package.json"), modules);
-  // Only vite itself is linked: the folder it is in has other versions of Node too.
-  await mkdir(join(checkout, "examples/node_modules/.bin"));
-  await symlink(join(RUNTIMES, "node_modules/.bin/vite"), join(checkout, "examples/node_modules/.bin/vite"));
-}
-
-/**
- * Links the packages that a manifest names into a folder above, and removes them from the manifest. npm would otherwise want all of them, for every
- * platform.
- */
-async function lend(manifest, modules) {
-  await replace(manifest, "8080", "0");
-  const { devDependencies, dependencies, ...others } = JSON.parse(await readFile(manifest, "utf8"));
-  for (const [name, version] of Object.entries({ ...devDependencies, ...dependencies })) {
-    const installed = join(modules, "node_modules", name);
-    assert.equal(version, JSON.parse(await readFile(join(installed, "package.json"), "utf8")).version, `${manifest} and the tests have the same ${name}`);
-    const link = join(checkout, "examples/node_modules", name);
-    await mkdir(dirname(link), { recursive: true });
-    await symlink(installed, link).catch(({ code }) => assert.equal(code, "EEXIST"));
-  }
-  await writeFile(manifest, JSON.stringify(others));
-}
-
-async function replace(path, from, to) {
-  const text = await readFile(path, "utf8");
-  assert.ok(text.includes(from), `${path} has ${from}`);
-  await writeFile(path, text.replaceAll(from, to));
-}
-
-/** The commands in examples/README.md under this name. */
-function commands(name) {
-  const [, script] = new RegExp(`<!-- ${name} -->\n\`\`\`sh\n([\\s\\S]*?)\`\`\``).exec(howTo) ?? [];
-  assert.ok(script, `examples/README.md has the commands of ${name}`);
-  return script.replaceAll(":8080", ":0");
-}
-
-/**
- * Starts a script in the folder of the checkout, and ends it after this file. npm would build before packing; that is skipped, because the checkout
- * is built.
- */
-function begin(script) {
-  const settings = { offline: true, ignore_scripts: true, audit: false, fund: false, update_notifier: false, cache: join(checkout, "cache") };
-  const env = { ...process.env, ...Object.fromEntries(Object.entries(settings).map(([name, value]) => [`npm_config_${name}`, String(value)])) };
-  const child = spawn("bash", ["-euc", script], { cwd: checkout, env, stdio: ["pipe", "pipe", "pipe"], detached: true });
-  const ran = { child, stdout: "", output: "" };
-  child.stdout.on("data", (chunk) => (ran.stdout += chunk));
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (ran.output += chunk));
-  ran.ended = new Promise((resolve) => child.on("close", resolve));
-  endings.push(() => {
-    if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid, "SIGKILL");
-    return ran.ended;
-  });
-  return ran;
-}
-
-/** Resolves to what the script printed. */
-async function run(script) {
-  const ran = begin(script);
-  assert.equal(await ran.ended, 0, ran.output);
-  return ran.stdout;
-}
 
 /** Serves an example that sends to `page.worker`, which a test may change, through a proxy of its own. */
 async function openable(name, page) {
