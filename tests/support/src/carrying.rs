@@ -86,3 +86,8 @@ pub fn told(world: &mut World<Bank>) -> Value {
 pub fn mended(world: &mut World<Bank>, id: &str, what: &str) -> Reply {
     world.send(&post(&format!("/semel/v1/admin/keys/accounts%2Falice/effects/{what}")).id(id).by("semel:admin"))
 }
+
+/// An administrator's deletion of an account.
+pub fn delete_key(name: &str) -> Call {
+    Call::new("DELETE", &format!("/semel/v1/admin/keys/accounts%2F{name}")).id("delete").by("semel:admin")
+}
