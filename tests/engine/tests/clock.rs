@@ -4,7 +4,8 @@ use semel_core::id::Key;
 use semel_core::message::Headers;
 use semel_core::server::batch::Batch;
 use semel_support::batches::{asker, count};
-use semel_support::{Call, KEY, START_MS, START_S, Trouble, World, cancel, get, look_up, post};
+use semel_support::idle::world;
+use semel_support::{Call, KEY, START_MS, START_S, Trouble, World, cancel, get, look_up, numbered, post, take_over};
 use serde_json::json;
 
 fn change(id: &str) -> Call {
@@ -160,4 +161,17 @@ fn the_handler_is_told_the_clock_of_the_key() {
     assert_eq!(world.send(&post("/now").id("a")).text(), world.wall_ms.to_string());
     world.wall_ms = START_MS;
     assert_eq!(world.send(&get("/now")).text(), (START_MS + 5000).to_string());
+}
+
+#[test]
+fn the_clock_of_a_key_does_not_go_back_behind_what_a_session_has_committed() {
+    for call in [numbered(1, 1), take_over("b")] {
+        let mut world = world();
+        world.pass_s(50);
+        world.send(&call);
+        world.database.tamper("DELETE FROM semel_records");
+        world.pass_s(-50);
+        world.restart();
+        assert_eq!(world.send(&get("/count")).now_ms(), (START_S + 50) * 1000);
+    }
 }

@@ -7,7 +7,7 @@
 //! - [`session`]: requests of a session
 //! - [`reply`]: an answer, checked for what every answer must have
 //! - [`world`]: one key with its clock, engine and database
-//! - [`retained`]: a world with a short retention
+//! - [`retained`]: a world with a short retention; [`idle`]: one with sessions
 //! - [`chores`]: what the host does with the object without a request
 //! - [`token`]: valid and forged tokens
 //! - [`crashes`]: crashes between any two statements of a request
@@ -30,6 +30,7 @@ pub mod counter;
 pub mod crashes;
 pub mod database;
 pub mod elsewhere;
+pub mod idle;
 pub mod registry;
 pub mod reply;
 pub mod retained;
