@@ -43,7 +43,7 @@ pub use call::{Call, acknowledge, cancel, delete, get, head, look_up, patch, pos
 pub use counter::{Counter, Trouble};
 pub use database::{Database, RECORDS};
 pub use reply::Reply;
-pub use session::{SESSION, cancel_place, numbered, take_over, take_over_after, take_over_with};
+pub use session::{SESSION, cancel_place, numbered, numbered_of, take_over, take_over_after, take_over_with};
 pub use token::{Signer, claims};
 pub use world::{KEY, START_MS, START_S, World};
 

@@ -24,6 +24,11 @@ pub fn take_over_with(own: &str, body: &str) -> Call {
     post(&control("sessions")).id(own).body(body)
 }
 
+/// A place in the first epoch of a session with a name.
+pub fn numbered_of(name: &str, seq: i64) -> Call {
+    post("/count").header("semel-session", format!("\"{name}\";epoch=1;seq={seq}"))
+}
+
 /// The cancellation `own` of a place of the session.
 pub fn cancel_place(own: &str, epoch: i64, seq: i64) -> Call {
     let body = format!("{{\"session\":{{\"name\":\"{SESSION}\",\"epoch\":{epoch},\"seq\":{seq}}}}}");
