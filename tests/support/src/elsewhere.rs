@@ -115,3 +115,19 @@ pub fn is_told(world: &mut World<Elsewhere>, call: &Call, status: u16, code: &st
     world.send(call).is_problem(status, code, executed, retry);
     assert_eq!(world.take_call(), None);
 }
+
+/// Asserts that a `404` proves nothing until this much time has passed, and then proves that nothing is there. Returns the call
+/// that is sent for that.
+#[track_caller]
+pub fn sent_again_after(world: &mut World<Elsewhere>, call: &Call, needs_ms: i64, of: &str) -> Sent {
+    world.pass_ms(needs_ms - 1);
+    world.send(call);
+    let early = world.take_call().expect("a probe");
+    world.settle(call, &early, answered(404, "")).is_problem(409, "in-flight", "unknown", "same-id");
+    assert_eq!(world.take_call(), None, "it may have its effect yet: {of}");
+    world.pass_ms(1);
+    world.send(call);
+    let late = world.take_call().expect("a probe");
+    world.settle(call, &late, answered(404, ""));
+    world.take_call().unwrap_or_else(|| panic!("it is proven that nothing is there, so it is sent: {of}"))
+}
