@@ -8,6 +8,7 @@
 //! - [`reply`]: an answer, checked for what every answer must have
 //! - [`world`]: one key with its clock, engine and database
 //! - [`retained`]: a world with a short retention; [`idle`]: one with sessions
+//! - [`packed`]: keys with packed tombstones
 //! - [`chores`]: what the host does with the object without a request
 //! - [`token`]: valid and forged tokens
 //! - [`crashes`]: crashes between any two statements of a request
@@ -31,6 +32,7 @@ pub mod crashes;
 pub mod database;
 pub mod elsewhere;
 pub mod idle;
+pub mod packed;
 pub mod registry;
 pub mod reply;
 pub mod retained;
