@@ -6,6 +6,7 @@
 mod acknowledging;
 mod answers;
 mod giving_up;
+mod joining;
 mod lost_store;
 mod many;
 mod offline;
@@ -244,4 +245,34 @@ fn by_router(http: u16, code: &str, executed: &str, retry: &str, now_ms: i64) ->
     let mut answer = problem(http, code, executed, retry, now_ms);
     answer.headers.retain(|name| name != "semel-key");
     answer
+}
+
+/// A second tab, with a copy of the first tab's store.
+fn beside(first: &Bench) -> Bench {
+    let mut other = Bench::with(|settings| settings.owner = "other".into());
+    other.learn_clock();
+    other.rows = first.rows.clone();
+    other.now_ms = first.now_ms;
+    other
+}
+
+fn watch(bench: &mut Bench, id: &str) -> Ticket {
+    let ticket = bench.client.watch(id.into());
+    bench.drive();
+    ticket
+}
+
+/// The first tab gets its answer. Then the other tab finds the row that the first has left.
+fn answer_in(first: &mut Bench, other: &mut Bench) {
+    first.rows = other.rows.clone();
+    first.answer(outcome("done", first.server_ms()));
+    other.rows = first.rows.clone();
+    other.pass(INTERVAL_MS);
+}
+
+/// Every other tab ends.
+fn all_gone(other: &mut Bench) {
+    let rows: Vec<_> = other.rows.clone().into_iter().collect();
+    other.client.stored(other.now_ms, &rows, Some(&|_| false)).unwrap();
+    other.drive();
 }
