@@ -11,6 +11,7 @@ mod pipelining;
 mod reloading;
 mod server;
 mod stuck;
+mod taking_over;
 mod two_frames;
 
 use self::server::Server;
