@@ -6,27 +6,22 @@
 //! - The objects have the same in memory, and so would objects that start anew.
 //! - A fault among many requests leaves nothing of them. Executed again one by one, they end as if the fault had not come.
 
-use crate::desk_calls::{Calls, RETENTION_S, TOGETHER_MAX, element};
-use crate::desk_handler::{Asked, Book, UNDOING};
+use crate::desk_calls::{Calls, RETENTION_S, TOGETHER_MAX, batch_of, element};
+use crate::desk_faults::{Fault, may_be_undone, panics, undoes, with_fault};
+use crate::desk_handler::Book;
 use crate::desk_sent::{SENT, heard};
 use crate::source::Source;
-use semel_core::id::Key;
-use semel_core::message::Headers;
 use semel_core::problem::Code;
 use semel_core::server::Config;
-use semel_core::server::batch::Batch;
 use semel_core::server::registry::Report;
 use semel_support::batches::asker;
 use semel_support::{Call, KEY, RECORDS, Reply, World};
-use serde_json::{Value, json};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use serde_json::Value;
 
 /// More steps find nothing new.
 const STEPS_MAX: usize = 40;
 /// The number of rows to fill in: a few pages of the sweep, and some more.
 const FILLED_ROWS: i64 = 150;
-/// A fault comes before one of this many statements.
-const STATEMENTS_MAX: usize = 48;
 
 /// Everything that is kept.
 const KEPT: &[&str] = &[
@@ -366,80 +361,4 @@ fn is_same(together: &[Reply], each: &[Reply], asked: &[impl std::fmt::Debug]) {
         let is_same = one == other || is_refused && texts[0] == texts[1];
         assert!(is_same, "{n} of {asked:#?}: {one:?}, {other:?}: {texts:?}");
     }
-}
-
-fn panics(call: &Call) -> bool {
-    call.url().0 == "/panics"
-}
-
-/// Whether an answer shows that the request was rolled back, as a whole or in part.
-fn undoes(call: &Call, reply: &Reply) -> bool {
-    let path = call.url().0;
-    let is_done = matches!(reply.only("semel-status"), "executed" | "replayed");
-    ["/nested", "/tally/nested", "/sends/nested"].contains(&path)
-        || !is_done && (UNDOING.contains(&path) || panics(call) || path.starts_with("/semel/"))
-        || reads(call)
-}
-
-fn reads(call: &Call) -> bool {
-    call.method().reads() && !call.url().0.starts_with("/semel/")
-}
-
-fn may_be_undone(element: &Value) -> bool {
-    let path = element["path"].as_str().unwrap_or_default();
-    path == "/panics" || UNDOING.contains(&path) || element["method"] == "GET" || path.starts_with("/semel/")
-}
-
-fn batch_of(is_frame: bool, acks: Option<&[Value]>, elements: &[Value], wall_ms: i64) -> Batch {
-    let key = Key::new(KEY).expect("a key");
-    if is_frame {
-        let mut frame = json!({ "frame": 1, "requests": elements });
-        if let Some(acks) = acks {
-            frame["acks"] = json!(acks);
-        }
-        let text = frame.to_string();
-        return Batch::parse_frame(&key, &asker("alice"), wall_ms, Some(text.as_bytes())).expect("a frame");
-    }
-    let header = acks.map(|acks| {
-        let each = acks.iter().map(|ack| match &ack["until"] {
-            Value::Number(until) => format!("{};until={until}", ack["id"]),
-            _ => ack.to_string(),
-        });
-        ("semel-ack", each.collect::<Vec<_>>().join(", "))
-    });
-    Batch::parse(&key, &Headers::from_iter(header), Some(json!(elements).to_string().as_bytes())).expect("a batch")
-}
-
-/// A fault among many requests.
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    Fails(u64),
-    Full(u64),
-    Crash(u64),
-}
-
-impl Fault {
-    fn of(source: &mut Source<'_>) -> Self {
-        let fault = source.pick(&[Self::Fails as fn(u64) -> Self, Self::Full, Self::Crash]);
-        fault(source.below(STATEMENTS_MAX) as u64)
-    }
-}
-
-/// Does `work` with a fault, or with a panic of the handler. `None`: the object died.
-fn with_fault<T>(world: &mut World<Book>, fault: Option<Fault>, work: impl FnOnce(&mut World<Book>) -> T) -> Option<T> {
-    match fault {
-        Some(Fault::Fails(n)) => world.database.fail(n),
-        Some(Fault::Full(n)) => world.database.full(n),
-        Some(Fault::Crash(n)) => world.database.crash_before(n),
-        None => {}
-    }
-    let done = catch_unwind(AssertUnwindSafe(|| work(world)));
-    world.database.calm();
-    match done {
-        Ok(done) if !world.database.has_crashed() => return Some(done),
-        // A panic of the check itself is not one of the handler.
-        Err(panic) if !panic.is::<Asked>() => std::panic::resume_unwind(panic),
-        _ => world.restart(),
-    }
-    None
 }

@@ -6,10 +6,15 @@ use crate::desk_handler::{Book, PATHS, UNDOING};
 use crate::desk_sent;
 use crate::source::Source;
 use semel_core::header::{self, AHEAD_MS_MAX, quoted};
-use semel_core::id::Principal;
+use semel_core::id::{Key, Principal};
+use semel_core::message::Headers;
+use semel_core::server::batch::Batch;
 use semel_core::session::{Numbered, Place};
+use semel_support::batches::asker;
 use semel_support::call::control;
-use semel_support::{Call, World, acknowledge, admin, call::post, cancel, get, head, look_up, take_over_with, uuid};
+use semel_support::{
+    Call, KEY, World, acknowledge, admin, call::post, cancel, get, head, look_up, take_over_with, uuid,
+};
 use serde_json::{Value, json};
 
 /// How long outcomes are kept.
@@ -283,4 +288,25 @@ pub fn element(call: &Call) -> Value {
         element["body"] = json!(String::from_utf8_lossy(&request.body));
     }
     element
+}
+
+/// A batch, or a frame, of some elements.
+pub fn batch_of(is_frame: bool, acks: Option<&[Value]>, elements: &[Value], wall_ms: i64) -> Batch {
+    let key = Key::new(KEY).expect("a key");
+    if is_frame {
+        let mut frame = json!({ "frame": 1, "requests": elements });
+        if let Some(acks) = acks {
+            frame["acks"] = json!(acks);
+        }
+        let text = frame.to_string();
+        return Batch::parse_frame(&key, &asker("alice"), wall_ms, Some(text.as_bytes())).expect("a frame");
+    }
+    let header = acks.map(|acks| {
+        let each = acks.iter().map(|ack| match &ack["until"] {
+            Value::Number(until) => format!("{};until={until}", ack["id"]),
+            _ => ack.to_string(),
+        });
+        ("semel-ack", each.collect::<Vec<_>>().join(", "))
+    });
+    Batch::parse(&key, &Headers::from_iter(header), Some(json!(elements).to_string().as_bytes())).expect("a batch")
 }

@@ -9,7 +9,7 @@
 //! - [`table`]: rows of a key, whole and damaged
 //! - [`engine`]: any requests in any order
 //! - [`desk`]: many requests together, compared with one by one. [`desk_calls`]: the requests. [`desk_handler`]: the handler.
-//!   [`desk_sent`]: the effects that it emits
+//!   [`desk_sent`]: the effects that it emits. [`desk_faults`]: what goes wrong
 //! - [`source`]: choices made of bytes. [`memory`]: SQLite in memory. [`effects`]: a handler whose effects are counted
 //!
 //! Invariants:
@@ -22,6 +22,7 @@ pub mod bodies;
 pub mod client;
 pub mod desk;
 pub mod desk_calls;
+pub mod desk_faults;
 pub mod desk_handler;
 pub mod desk_sent;
 pub mod effects;
