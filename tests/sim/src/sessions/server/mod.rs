@@ -1,15 +1,22 @@
 //! The keys that have sessions and take batches.
 //!
+//! - [`Server`]: all keys, and what happens to them; requests that come alone
+//! - `batch`: batches and frames
+//! - `key`: one key, and the faults of its storage
+//!
 //! Invariants:
 //! - A batch is handled as in `batches.js`: in one commit, or one by one if that crashes, if the storage fails, or if
 //!   one of its requests is a suspect.
 //! - A crash happens between any two statements, and leaves what was committed. The next message starts the object
 //!   again.
 
+mod batch;
+mod key;
+
+use self::key::Keyed;
 use super::asked::{Asked, Dealt};
-use super::frame;
 use super::view::View;
-use crate::deposits::{Deposits, EFFECT, END, Trouble};
+use crate::deposits::{Deposits, Trouble};
 use crate::letter::Message;
 use crate::lies;
 use crate::mutant::{Mutant, Twin};
@@ -17,40 +24,16 @@ use crate::plan::Plan;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
 use fastrand::Rng;
-use semel_core::id::Key;
-use semel_core::message::{Headers, Method};
-use semel_core::server::batch::{Batch, Element, first_frame};
-use semel_core::server::edge::auth::Asker;
+use semel_core::message::Method;
 use semel_core::server::edge::router::{self, Route};
-use semel_core::server::{Access, Answer, Config, Gate, attempt::suspicion};
-use semel_support::{Call, Reply, START_MS, World};
-use serde_json::Value;
+use semel_core::server::{Access, Config, Gate};
+use semel_support::{Call, Reply, START_MS};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// The most statements of a request. A fault happens at one of them.
-const STATEMENTS_MAX: u64 = 14;
-/// How many more statements there are for each further request in the same commit.
-const STATEMENTS_OF_ONE_MORE: u64 = 3;
 /// How far a clock goes back at most, in ms. This is less than a first-sent may be ahead: a client that took its
 /// first-sent from an answer without a commit is not refused for it.
 const BACK_MS_MAX: i64 = 100_000;
-
-struct Keyed {
-    world: World<Deposits>,
-    ahead_ms: i64,
-    ahead_ms_max: i64,
-    /// The latest clock of the engine that lives. It does not go back, whatever the machine's clock does.
-    told_ms: i64,
-    /// `None` if it has died and nobody has asked since.
-    started_ms: Option<i64>,
-    starts: u32,
-    forgotten_s: i64,
-    /// In seconds.
-    retention_s: i64,
-    seen: Rc<View>,
-}
 
 /// All keys.
 pub struct Server {
@@ -65,9 +48,6 @@ pub struct Server {
     /// What goes wrong in the handler, by the number of the request, and how often.
     pub troubles: BTreeMap<String, (Trouble, u32)>,
 }
-
-/// The result of a batch's elements: their answers, or the refusal of the whole batch; and whether each ran by itself.
-type Together = (Option<Result<Vec<Reply>, Reply>>, bool);
 
 impl Server {
     /// Makes a server for a plan.
@@ -258,128 +238,6 @@ impl Server {
         self.end(keyed, at_ms, dealt)
     }
 
-    /// Authenticates the first frame of a socket; `None` if it is refused.
-    pub fn admit(&self, key: &str, first: &str, at_ms: i64) -> Option<Asker> {
-        let headers = first_frame(first).ok()?;
-        Gate::new(Access::open_or_closed(true)).admit(&headers, self.wall_ms(key, at_ms)).ok()
-    }
-
-    /// Handles a message that arrives as a frame of a socket.
-    pub fn deal_frame(&mut self, rng: &mut Rng, at_ms: i64, message: &Message, on: (&Asker, i64)) -> Dealt {
-        let key = message.target.trim_start_matches("/semel/v1/keys/").trim_end_matches("/batch").replace("%2F", "/");
-        let key = Key::new(&key).expect("a key");
-        self.ask_batch(rng, at_ms, &key, message, (on.0, Some(on.1)))
-    }
-
-    /// `frame`: the number of the frame, if it is one.
-    fn ask_batch(
-        &mut self,
-        rng: &mut Rng,
-        at_ms: i64,
-        key: &Key,
-        message: &Message,
-        (asker, frame): (&Asker, Option<i64>),
-    ) -> Dealt {
-        let (mut keyed, before) = self.begin(key.as_str(), at_ms);
-        let json: Value = serde_json::from_slice(&message.body).unwrap_or_default();
-        let elements: Vec<Value> = json.as_array().cloned().unwrap_or_default();
-        let asked: Vec<Asked> = elements.iter().map(Asked::of_element).collect();
-        let wall_ms = keyed.world.wall_ms;
-        let batch = match frame {
-            None => Batch::parse(key, &message.headers, Some(&message.body)),
-            Some(number) => {
-                let text = frame::text(number, &elements, &message.acks());
-                Batch::parse_frame(key, asker, wall_ms, Some(text.as_bytes()))
-            }
-        };
-        let is_closing = frame.is_some() && batch.is_err();
-        let is_past_token = asker.ends_ms.is_some_and(|ends_ms| ends_ms <= wall_ms);
-        let suspects: Vec<bool> = match &batch {
-            Ok(Batch { elements, .. }) => elements.iter().map(|element| keyed.is_suspect_element(element)).collect(),
-            Err(_) => Vec::new(),
-        };
-        let has_released = self.settle(&keyed, &asked, suspects.contains(&true));
-        let (answered, was_alone) = match batch {
-            Ok(batch) => {
-                keyed.tell();
-                self.run_batch(rng, &mut keyed, (batch, &suspects), (asker, &elements), &asked)
-            }
-            // The engine is not asked, and its clock stays where it is.
-            Err(problem) => {
-                let answer = Answer::problem(&problem).stamped(wall_ms, None);
-                (Some(Err(Reply::checked(answer))), false)
-            }
-        };
-        let has_crashed = keyed.world.database.has_crashed();
-        let (replies, refusal) = match answered.filter(|_| !has_crashed) {
-            Some(Ok(replies)) => (replies, None),
-            Some(Err(refusal)) => (Vec::new(), Some(refusal)),
-            None => (Vec::new(), None),
-        };
-        let acks = message.acks().into_iter().map(|(id, _)| id).collect();
-        let dealt = Dealt {
-            asked,
-            replies,
-            refusal,
-            acks,
-            is_batch: true,
-            was_alone,
-            has_released,
-            is_closing,
-            is_past_token,
-            ..blank(key.as_str(), asker.principal.as_str(), &before)
-        };
-        self.end(keyed, at_ms, dealt)
-    }
-
-    fn run_batch(
-        &self,
-        rng: &mut Rng,
-        keyed: &mut Keyed,
-        (batch, suspects): (Batch, &[bool]),
-        (asker, elements): (&Asker, &[Value]),
-        asked: &[Asked],
-    ) -> Together {
-        let refused = |wall_ms: i64| move |problem| Reply::checked(Answer::problem(&problem).stamped(wall_ms, None));
-        let wall_ms = keyed.world.wall_ms;
-        if !suspects.contains(&true) || self.is_twin(Twin::SuspectTogether) {
-            self.plan.break_key(rng, keyed, asked, elements.len() as u64);
-            let (world, all) = (&mut keyed.world, batch.clone());
-            match catch_unwind(AssertUnwindSafe(|| world.in_one_commit(asker, all))) {
-                Ok(Ok(None)) if !world.database.has_crashed() => {}
-                Ok(answers) => return (answers.map_err(refused(wall_ms)).transpose(), false),
-                Err(_) => keyed.world.restart(),
-            }
-        }
-        if let (true, Some(first)) = (self.is_twin(Twin::CrashOfFrame), elements.first()) {
-            // The first request gets the blame.
-            let crashed = |n: usize| if n == 0 { keyed.world.crashed_by(asker, first) } else { unavailable(wall_ms) };
-            return (Some(Ok((0..elements.len()).map(crashed).collect())), true);
-        }
-        keyed.world.database.calm();
-        // This has one commit, and whether the acknowledgements count depends on it.
-        self.plan.break_key(rng, keyed, &[], 4);
-        let mut shell = batch;
-        shell.elements.clear();
-        match keyed.world.in_one_commit(asker, shell) {
-            _ if keyed.world.database.has_crashed() => return (None, true),
-            Ok(_) => {}
-            Err(problem) => return (Some(Err(refused(wall_ms)(problem))), true),
-        }
-        let mut replies = Vec::new();
-        for (n, element) in elements.iter().enumerate() {
-            keyed.world.database.calm();
-            self.plan.break_key(rng, keyed, &asked[n..=n], 1);
-            let reply =
-                keyed.world.alone_by(asker, element, (n, suspects[n])).expect("an element that was read before");
-            if keyed.world.database.has_crashed() {
-                return (None, true);
-            }
-            replies.push(reply);
-        }
-        (Some(Ok(replies)), true)
-    }
-
     fn end(&mut self, mut keyed: Keyed, at_ms: i64, dealt: Dealt) -> Dealt {
         let has_crashed = keyed.world.database.has_crashed();
         let was_holding = keyed.world.database.is_holding();
@@ -436,78 +294,5 @@ fn blank(key: &str, principal: &str, before: &Rc<View>) -> Dealt {
         now_ms: 0,
         retention_s: 0,
         is_administered: false,
-    }
-}
-
-fn unavailable(wall_ms: i64) -> Reply {
-    Reply::checked(Answer::unavailable("the object died").stamped(wall_ms, None))
-}
-
-impl Plan {
-    /// Chooses the fault of the next call, or lets a request end the object that should.
-    fn break_key(&self, rng: &mut Rng, keyed: &Keyed, asked: &[Asked], requests: u64) {
-        let database = &keyed.world.database;
-        let most = STATEMENTS_MAX + STATEMENTS_OF_ONE_MORE * requests.saturating_sub(1);
-        let (n, die) = (rng.u64(0..most), rng.u32(0..100));
-        let troubles = keyed.world.handler.troubles.borrow();
-        let kills = |asked: &Asked| matches!(troubles.get(&asked.number), Some((Trouble::Kills, times)) if *times > 0);
-        if asked.iter().any(kills) {
-            database.crash_at(END);
-        } else if die < self.crash_server {
-            database.crash_before(n);
-        } else if rng.u32(0..100) < self.full_disk {
-            database.full(n);
-        } else if rng.u32(0..100) < self.fail_statements * requests.clamp(1, 4) as u32 {
-            // A batch has few commits, and many requests depend on each.
-            match rng.u32(0..6) {
-                0 | 1 => database.fail_at("COMMIT", 2),
-                2 | 3 => database.fail_at("COMMIT", 1),
-                // After a failure, a batch in one commit runs again, one by one. Then something else fails.
-                4 => database.fail_again(EFFECT, rng.u64(1..10)),
-                _ => database.fail(n),
-            }
-        }
-    }
-}
-
-impl Keyed {
-    fn new(key: &str, config: Config) -> Self {
-        let retention_s = config.retention_s;
-        let world = World::in_memory(key, Deposits::default(), config);
-        Self {
-            retention_s,
-            world,
-            ahead_ms: 0,
-            ahead_ms_max: 0,
-            told_ms: 0,
-            started_ms: None,
-            starts: 0,
-            forgotten_s: 0,
-            seen: Rc::default(),
-        }
-    }
-
-    fn is_suspect_element(&self, element: &Element) -> bool {
-        self.is_suspect(&element.method, &element.url.0, &element.headers)
-    }
-
-    fn is_suspect(&self, method: &Method, pathname: &str, headers: &Headers) -> bool {
-        let started_ms = self.started_ms.unwrap_or(self.world.wall_ms);
-        suspicion::is_suspect(method, pathname, headers, started_ms, self.world.wall_ms)
-            && !self.world.has_outcome(headers)
-    }
-
-    /// Asks the engine, which takes the clock of its machine if that is later.
-    fn tell(&mut self) {
-        self.told_ms = self.told_ms.max(self.world.wall_ms);
-    }
-
-    /// The object has died. The next one has the clock of its machine, and of what was committed.
-    fn died(&mut self) {
-        (self.started_ms, self.told_ms) = (None, 0);
-    }
-
-    fn look(&mut self) {
-        self.seen = Rc::new(View::of(&self.world.database, self.forgotten_s));
     }
 }
