@@ -5,7 +5,7 @@
 //! - What an administrator says of a request in doubt is chosen at random. Whatever it is, it holds from then on.
 
 use super::asked::{Asked, BY_HAND, Errand, Route, State, id_of};
-use super::host::path_of;
+use super::routes::path_of;
 use super::run::{Event, Run};
 use crate::mutant::Twin;
 use crate::oracle::Violation;

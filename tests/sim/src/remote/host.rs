@@ -7,18 +7,15 @@
 //!   does.
 //! - The object may end between any two statements, and between any two steps. Everything that waits ends with it.
 
-use super::asked::{Asked, Dealt, Errand, Route, State, View};
+use super::asked::{Asked, Dealt, Errand, State, View};
 use super::options::{HOLD_MS_MAX, Options, Times};
+use super::routes::Routes;
 use super::run::{Event, Run};
 use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
-use semel_core::message::{Method, Request, Response};
-use semel_core::path::Path;
-use semel_core::server::edge::router;
+use semel_core::server::Config;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
-use semel_core::server::handler::Policy;
-use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, SqlError};
 use semel_support::{KEY, Reply, START_MS, World};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,50 +23,6 @@ use std::rc::Rc;
 
 /// The most statements of a call. A fault happens at one of them.
 const STATEMENTS_MAX: u64 = 10;
-/// How many requests may wait for a turn.
-const WAITING_MAX: usize = 256;
-/// How long before the client gives up it is told what is known, in ms.
-const BEFORE_MS_MAX: i64 = 2_000;
-/// How long an administrator waits, in ms.
-const RESOLVE_WAIT_MS: i64 = 5_000;
-
-/// The handler: everything is executed elsewhere, by the policy that the path names.
-#[derive(Debug)]
-pub struct Routes {
-    dedup_s: i64,
-    /// As the last deployment set them.
-    times: Cell<Times>,
-}
-
-impl Handler for Routes {
-    const SCHEMA_VERSION: i64 = 0;
-
-    fn key(&self, _method: &Method, _path: &Path) -> KeyRule {
-        KeyRule::Any
-    }
-
-    fn migrate(&self, _sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn is_remote(&self, _method: &Method, _path: &Path) -> bool {
-        true
-    }
-
-    fn handle(&self, _context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
-        let segments = request.path.segments();
-        let policy = match segments.as_slice() {
-            ["resend", ..] => Policy::Resend { dedup_s: self.dedup_s },
-            ["probe", number, ..] => {
-                let times = self.times.get();
-                let timeout_s = times.timeout_ms / 1000;
-                Policy::Probe { path: format!("/made/{number}"), timeout_s, settle_s: times.settle_s() }
-            }
-            _ => Policy::Report,
-        };
-        Err(Failure::Remote(policy))
-    }
-}
 
 /// An attempt that waits for the result of its call.
 #[derive(Debug, Clone)]
@@ -83,7 +36,7 @@ pub struct Flight {
 
 /// What happens once everything that was committed before is durable.
 #[derive(Debug)]
-enum Then {
+pub(super) enum Then {
     See(Dealt),
     Send(Flight),
     Tell(Rc<Asked>, Box<Reply>),
@@ -94,8 +47,8 @@ pub struct Object {
     world: World<Routes>,
     /// How often it has ended. What belongs to an earlier one is ignored.
     pub life: u32,
-    has_turn: bool,
-    waiting: VecDeque<(Rc<Asked>, i64)>,
+    pub(super) has_turn: bool,
+    pub(super) waiting: VecDeque<(Rc<Asked>, i64)>,
     pub flights: BTreeMap<usize, Flight>,
     /// Calls that are no longer under way, and whose late answers still count: a mutant.
     late: BTreeMap<usize, Flight>,
@@ -132,85 +85,7 @@ impl Object {
 }
 
 impl Run {
-    /// A request arrives at the key.
-    pub(super) fn arrive(&mut self, asked: Rc<Asked>) -> Result<(), Violation> {
-        match asked.errand {
-            Errand::Resolve(_) => self.resolve(asked, None),
-            errand if errand.takes_turns() => self.take_turn(asked, None),
-            _ => self.follow(asked, false),
-        }
-    }
-
-    /// An administrator's settlement takes no turn. The engine says whether it has to wait for what is under way.
-    /// `until_ms`: it has waited before.
-    fn resolve(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
-        let Some(reply) = self.ask(&asked, Some(None))? else { return Ok(()) };
-        let until_ms = until_ms.unwrap_or_else(|| self.waits_until(&asked, RESOLVE_WAIT_MS));
-        let is_locked = reply.only("semel-status") == "locked";
-        if !is_locked || !self.object.has_turn || self.object.waiting.len() >= WAITING_MAX || self.now_ms >= until_ms {
-            self.check_along(&asked, &reply)?;
-            return self.once_durable(Then::Tell(asked, Box::new(reply)));
-        }
-        self.oracle.see("elsewhere: a resolution waits for what is under way");
-        self.wait(asked, until_ms)
-    }
-
-    fn waits_until(&self, asked: &Asked, most_ms: i64) -> i64 {
-        let wait_ms = router::wait_ms(&asked.call.headers(), START_MS + self.now_ms).min(most_ms);
-        self.now_ms + wait_ms - (wait_ms / 4).min(BEFORE_MS_MAX)
-    }
-
-    fn wait(&mut self, asked: Rc<Asked>, until_ms: i64) -> Result<(), Violation> {
-        self.push(until_ms, Event::WaitOver(self.object.life, asked.number));
-        self.object.waiting.push_back((asked, until_ms));
-        Ok(())
-    }
-
-    /// A request has waited, and what it waited for is over, or its own time is.
-    fn go_on_after(&mut self, asked: Rc<Asked>, until_ms: i64) -> Result<(), Violation> {
-        match asked.errand {
-            Errand::Resolve(_) => self.resolve(asked, Some(until_ms)),
-            _ => self.take_turn(asked, Some(until_ms)),
-        }
-    }
-
-    /// `until_ms`: the request has waited before, and waits no longer than this.
-    fn take_turn(&mut self, asked: Rc<Asked>, until_ms: Option<i64>) -> Result<(), Violation> {
-        if !self.object.has_turn {
-            self.object.has_turn = true;
-            return self.follow(asked, true);
-        }
-        let until_ms = match until_ms {
-            Some(until_ms) if self.now_ms < until_ms => until_ms,
-            _ => {
-                let Some(reply) = self.ask(&asked, None)? else { return Ok(()) };
-                let is_open = matches!(reply.only("semel-status"), "in-flight" | "locked");
-                if until_ms.is_some() || !is_open || self.object.waiting.len() >= WAITING_MAX {
-                    self.check_along(&asked, &reply)?;
-                    return self.once_durable(Then::Tell(asked, Box::new(reply)));
-                }
-                self.oracle.see("elsewhere: waits for its turn");
-                self.waits_until(&asked, i64::MAX)
-            }
-        };
-        self.wait(asked, until_ms)
-    }
-
-    pub(super) fn wait_over(&mut self, life: u32, number: usize) -> Result<(), Violation> {
-        if life != self.object.life {
-            return Ok(());
-        }
-        let at = self.object.waiting.iter().position(|(asked, until_ms)| {
-            // A request that waits anew, behind another, is told when that is over.
-            asked.number == number && *until_ms <= self.now_ms
-        });
-        match at.and_then(|at| self.object.waiting.remove(at)) {
-            Some((asked, until_ms)) => self.go_on_after(asked, until_ms),
-            None => Ok(()),
-        }
-    }
-
-    fn follow(&mut self, asked: Rc<Asked>, has_turn: bool) -> Result<(), Violation> {
+    pub(super) fn follow(&mut self, asked: Rc<Asked>, has_turn: bool) -> Result<(), Violation> {
         let reply = self.ask(&asked, Some(None))?;
         self.go_on(asked, has_turn, reply)
     }
@@ -255,7 +130,7 @@ impl Run {
 
     /// Checks that an answer that confirms acknowledgements is right: what was acknowledged along with it is no outcome
     /// any more.
-    fn check_along(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
+    pub(super) fn check_along(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         if reply.header("semel-key").is_none() {
             return Ok(());
         }
@@ -273,7 +148,7 @@ impl Run {
 
     /// Asks the engine to answer, to settle a call, or (`follows` is `None`) for what is known while another request
     /// has the turn. Returns `None` if the object ended.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         asked: &Rc<Asked>,
         follows: Option<Option<(Sent, Ended, i64)>>,
@@ -355,7 +230,7 @@ impl Run {
         crash || full || fail
     }
 
-    fn once_durable(&mut self, then: Then) -> Result<(), Violation> {
+    pub(super) fn once_durable(&mut self, then: Then) -> Result<(), Violation> {
         if self.object.world.database.is_holding() {
             self.object.held.push(then);
             return Ok(());
@@ -465,9 +340,4 @@ impl Run {
     pub(super) fn seen(&self) -> Rc<View> {
         self.object.seen.clone()
     }
-}
-
-/// The path of a request, which says what to do with it in doubt.
-pub fn path_of(route: Route, wish: usize) -> String {
-    format!("/{}/{wish}", route.name())
 }

@@ -6,7 +6,7 @@
 //!
 //! - [`run`]: a queue of events in the order of time; [`options`]: what a seed decides
 //! - [`host`]: the object, as `remote.js` drives it: one request of the key at a time, from its recorded start to its
-//!   recorded outcome
+//!   recorded outcome; [`turns`]: which request has its turn; [`routes`]: the handler
 //! - [`service`]: where requests are executed, and the network on the way there
 //! - [`callers`]: who asks for what; [`asked`]: requests, and what a key stores of them
 //! - [`oracle`]: what must hold; it counts the calls at the service, and what they made
@@ -23,8 +23,10 @@ mod host;
 mod options;
 mod oracle;
 mod room;
+mod routes;
 mod run;
 mod service;
+mod turns;
 
 pub use options::Options;
 pub use run::Run;
