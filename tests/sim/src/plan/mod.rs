@@ -1,13 +1,27 @@
 //! The plan of a run: what its seed decides.
 //!
+//! - [`Plan`]: the main run
+//! - `sessions`: the run of sessions and batches
+//! - `streams`: the streams of random numbers
+//!
 //! Invariants:
 //! - A plan depends only on its seed.
 //! - If the limits of a key are small, its retention is short. Then records that nobody acknowledges leave soon, and
 //!   everything can settle.
 
+mod sessions;
+mod streams;
+
+pub use sessions::Sessions;
+pub(crate) use streams::{
+    of_administering, of_deadlines, of_effects, of_forgetting, of_idling, of_mending, of_midst, of_remote,
+    of_remote_room, of_room, of_sessions, of_sharing, of_sockets, of_taking, of_together,
+};
+
 use crate::{effects, remote, together};
 use fastrand::Rng;
 use semel_core::server::config::FOREVER_S;
+use streams::{of_keeping, of_methods, of_patience, of_waiting};
 
 /// The longest that an impatient caller waits, in ms.
 const PATIENCE_MS_MAX: i64 = 3_000;
@@ -115,75 +129,6 @@ pub struct Plan {
     pub effects: effects::Options,
     /// What happens to requests that are committed together.
     pub together: together::Options,
-}
-
-/// The options of the run of sessions and batches. Its faults are as frequent as those of the main run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sessions {
-    /// The time over which things are begun, in ms. Faults last twice as long.
-    pub busy_ms: i64,
-    /// How many names of sessions there are at each key.
-    pub names: usize,
-    /// How many tabs hold a session from the start.
-    pub holders: usize,
-    /// How many more tabs take one over during the run.
-    pub contentions: usize,
-    /// How many requests the holders make.
-    pub calls: usize,
-    /// How many clients send batches of ordinary requests.
-    pub batches: usize,
-    /// How often something is sent to a session by hand.
-    pub probes: usize,
-    /// How often a client does something that takes many requests.
-    pub hoards: usize,
-    /// How often an administrator forgets, or deletes a key.
-    pub administrations: usize,
-    /// The share of requests on which the handler fails or crashes, in percent.
-    pub troubles: u32,
-    /// The share of callers that do not wait for long, in percent.
-    pub impatient: u32,
-    /// The retentions of which restarts choose, in seconds: for so long a session may be idle.
-    pub retentions_s: [i64; 2],
-    /// How many sessions a key has at most.
-    pub sessions_max: u64,
-    /// The share of holders and of clients with batches that send frames on a socket, in percent.
-    pub sockets: u32,
-    /// The share of clients with batches whose attempts have deadlines, in percent.
-    pub deadlines: u32,
-}
-
-impl Sessions {
-    fn of(seed: u64) -> Self {
-        let mut rng = Rng::with_seed(of_sessions(seed));
-        let is_short = rng.u32(0..3) == 0;
-        let busy_ms = if is_short { 60_000 } else { [3_000, 20_000][rng.usize(0..2)] };
-        let seldom = |rng: &mut Rng, most: usize| if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=most) };
-        let mut apart = Rng::with_seed(of_sockets(seed));
-        let mut keeping = Rng::with_seed(of_idling(seed));
-        let (longer, is_cut) = (keeping.i64(1..=4), keeping.u32(0..6) == 0);
-        let others_s = |retention_s: i64| match (is_short, is_cut) {
-            (true, _) => for_ever_in_some(seed, [retention_s, retention_s * longer]),
-            (false, true) => [retention_s, 10 * longer],
-            (false, false) => [retention_s; 2],
-        };
-        Self {
-            busy_ms,
-            names: rng.usize(1..=2),
-            holders: rng.usize(1..=3),
-            contentions: rng.usize(0..=3),
-            calls: rng.usize(1..=14),
-            batches: rng.usize(0..=3),
-            probes: rng.usize(0..=12),
-            hoards: seldom(&mut rng, 1),
-            administrations: seldom(&mut rng, 2),
-            troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
-            impatient: impatient_of(seed),
-            retentions_s: others_s(if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 }),
-            sessions_max: if rng.u32(0..3) == 0 { rng.u64(2..=6) } else { 100_000 },
-            sockets: if apart.bool() { 0 } else { apart.u32(30..=100) },
-            deadlines: if apart.bool() { 0 } else { apart.u32(30..=100) },
-        }
-    }
 }
 
 impl Plan {
@@ -359,102 +304,6 @@ impl Plan {
     }
 }
 
-/// The seed for ids that the application chooses: another stream of numbers, so that all other decisions stay as they
-/// were.
-pub(crate) fn of_sharing(seed: u64) -> u64 {
-    seed ^ 0x5EED_0F1D_5000_0000
-}
-
-/// The seed for what an administrator does, likewise.
-pub(crate) fn of_administering(seed: u64) -> u64 {
-    seed ^ 0xAD31_2157_E200_0000
-}
-
-/// The seed for whether a deployment's keys keep everything for ever, likewise.
-fn of_keeping(seed: u64) -> u64 {
-    seed ^ 0x0F0E_4E7E_2000_0000
-}
-
-/// The seed for the run of sessions and batches, likewise.
-pub(crate) fn of_sessions(seed: u64) -> u64 {
-    seed ^ 0x5E55_1045_BA7C_0000
-}
-
-/// The seed for sockets and deadlines in that run, likewise.
-pub(crate) fn of_sockets(seed: u64) -> u64 {
-    seed ^ 0x50C7_E750_F1A3_0000
-}
-
-/// The seed for retentions that change in that run, likewise.
-pub(crate) fn of_idling(seed: u64) -> u64 {
-    !of_sessions(seed) ^ 0x01D1_E000_0000_0000
-}
-
-/// The seed for impatient callers in that run, likewise.
-fn of_patience(seed: u64) -> u64 {
-    seed ^ 0x09A7_1E4C_E500_0000
-}
-
-/// The seed for impatient callers of tabs, likewise.
-fn of_waiting(seed: u64) -> u64 {
-    seed ^ 0x0A17_1265_7AB6_0000
-}
-
-/// The seed for the run of requests that are executed elsewhere, likewise.
-pub(crate) fn of_remote(seed: u64) -> u64 {
-    seed ^ 0x0E15_E74E_2E00_0000
-}
-
-/// The seed for what was added to that run later, for instance how much room the key has, likewise.
-pub(crate) fn of_remote_room(seed: u64) -> u64 {
-    !of_remote(seed) ^ 0x0F02_2005_E000_0000
-}
-
-/// The seed for the methods of requests, likewise.
-fn of_methods(seed: u64) -> u64 {
-    seed ^ 0x0E7B_0D50_0000_0000
-}
-
-/// The seed for the run of effects, likewise.
-pub(crate) fn of_effects(seed: u64) -> u64 {
-    seed ^ 0x0EFF_EC75_1EA5_0000
-}
-
-/// The seed for the administrator in that run, likewise.
-pub(crate) fn of_mending(seed: u64) -> u64 {
-    seed ^ 0x03E4_D146_0AD3_0000
-}
-
-/// The seed for who takes ids in that run, likewise.
-pub(crate) fn of_taking(seed: u64) -> u64 {
-    seed ^ 0x07A1_4E5D_1D50_0000
-}
-
-/// The seed for who has sessions forgotten in that run, likewise.
-pub(crate) fn of_forgetting(seed: u64) -> u64 {
-    seed ^ 0x01F0_6607_7E45_0000
-}
-
-/// The seed for the run of requests that are committed together, likewise.
-pub(crate) fn of_together(seed: u64) -> u64 {
-    seed ^ 0x06E0_0C03_3170_0000
-}
-
-/// The seed for what was added to that run later, for instance deadlines, likewise.
-pub(crate) fn of_deadlines(seed: u64) -> u64 {
-    !of_together(seed) ^ 0x0DEA_D11E_0000_0000
-}
-
-/// The seed for how much room the key has in that run, likewise.
-pub(crate) fn of_room(seed: u64) -> u64 {
-    !of_together(seed) ^ 0x0F02_2005_E000_0000
-}
-
-/// The seed for batches and for what happens without a request in that run, likewise.
-pub(crate) fn of_midst(seed: u64) -> u64 {
-    !of_together(seed) ^ 0x0AD1_D570_0000_0000
-}
-
 /// The retentions from which deployments choose. In some runs one of them is for ever.
 pub(crate) fn for_ever_in_some(seed: u64, [one, other]: [i64; 2]) -> [i64; 2] {
     match Rng::with_seed(of_keeping(seed)).u32(0..8) {
@@ -467,11 +316,6 @@ pub(crate) fn for_ever_in_some(seed: u64, [one, other]: [i64; 2]) -> [i64; 2] {
 fn administrations_of(seed: u64) -> usize {
     let mut rng = Rng::with_seed(!of_administering(seed));
     if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=6) }
-}
-
-fn impatient_of(seed: u64) -> u32 {
-    let mut rng = Rng::with_seed(of_patience(seed));
-    if rng.u32(0..4) > 0 { 0 } else { rng.u32(20..=80) }
 }
 
 fn waiting_of(seed: u64) -> u32 {
