@@ -5,8 +5,8 @@
 //! module may be made anew under them, one key is restored to an earlier instant, and somebody takes the ids of
 //! closings before these arrive. At the end all effects are sent, and each credit that was committed exists once.
 //!
-//! - [`run`]: a queue of events in the order of time, and the host, as `effects.js` drives the engine; [`options`]:
-//!   what a seed decides
+//! - [`run`]: a queue of events in the order of time; [`options`]: what a seed decides
+//! - [`host`]: the host of each key, as `effects.js` drives its engine
 //! - [`administrator`]: an administrator who mends effects
 //! - [`bank`]: the handler; [`outside`]: the other side of its calls; [`oracle`]: what must hold at the end
 //!
@@ -18,6 +18,7 @@
 
 mod administrator;
 mod bank;
+mod host;
 mod options;
 mod oracle;
 mod outside;

@@ -1,9 +1,7 @@
-//! The run: a queue of events in the order of time, and the host of each key, as `effects.js` drives its engine.
+//! The run: a queue of events in the order of time.
 //!
 //! Invariants:
 //! - There is no wall clock, no sleeping, and no randomness except from the seed.
-//! - The host asks for effects to send after each call of an engine, and at a constant interval as long as something
-//!   waits. An object that has died is woken by its alarm. An effect without an answer in time gets none.
 //! - After the busy time the faults end, and everything that waits must be sent by itself.
 
 use super::administrator::{Mended, Mending};
@@ -16,24 +14,14 @@ use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use crate::stored::{self, When};
 use fastrand::Rng;
-use semel_core::header::unquoted;
 use semel_core::server::Config;
 use semel_core::server::effects::{Heard, Sending};
 use semel_support::{Call, START_MS, World, post};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most statements of a call. A fault happens at one of them.
-const STATEMENTS_MAX: u64 = 24;
-/// The longest that a message is under way, if it is not slow and if it is, in ms.
-const WAY_MS_MAX: i64 = 50;
-const SLOW_WAY_MS_MAX: i64 = 20_000;
-/// How long an answer may take, in ms.
-const ANSWER_MS: i64 = 30_000;
 /// The engine's interval and a little more, in ms.
 pub(super) const AGAIN_MS: i64 = 1_010;
-/// After how long an object that died with effects to send is woken, in ms.
-const ALARM_MS: i64 = 5_000;
 /// A run that has not settled this long after the faults ended never will, in ms.
 const SETTLES_MS_MAX: i64 = 3_600_000;
 
@@ -74,21 +62,21 @@ struct Wish {
 pub(super) struct Keyed {
     pub world: World<Accounts>,
     /// How often it has ended. What an earlier object waits for is ignored.
-    life: u32,
-    has_timer: bool,
+    pub(super) life: u32,
+    pub(super) has_timer: bool,
     /// How far the machine's clock is behind, in ms.
-    behind_ms: i64,
+    pub(super) behind_ms: i64,
 }
 
 /// The run.
 pub struct Run {
     pub(super) options: Options,
     pub(super) mutant: Option<Mutant>,
-    rng: Rng,
+    pub(super) rng: Rng,
     /// Decides about the administrator and the clocks.
     pub(super) mending: Rng,
     /// Decide who takes ids, and who has sessions forgotten.
-    taking: Rng,
+    pub(super) taking: Rng,
     pub(super) forgetting: Rng,
     pub(super) now_ms: i64,
     pub(super) queue: BTreeMap<(i64, u64), Event>,
@@ -97,11 +85,11 @@ pub struct Run {
     wishes: Vec<Wish>,
     pub(super) mendings: Vec<Mending>,
     pub(super) mended: Mended,
-    outside: Outside,
-    backup: Option<World<Accounts>>,
-    was_put_back: bool,
+    pub(super) outside: Outside,
+    pub(super) backup: Option<World<Accounts>>,
+    pub(super) was_put_back: bool,
     pub(super) has_forgotten: bool,
-    is_calm: bool,
+    pub(super) is_calm: bool,
     seen: BTreeSet<String>,
     pub trace: Option<Vec<String>>,
 }
@@ -208,17 +196,13 @@ impl Run {
         self.queue.insert((at_ms.max(self.now_ms), self.pushed), event);
     }
 
-    fn later(&mut self, ms_max: i64, event: Event) {
+    pub(super) fn later(&mut self, ms_max: i64, event: Event) {
         let delay_ms = self.rng.i64(0..=ms_max);
         self.push(self.now_ms + delay_ms, event);
     }
 
-    fn happens_often(&mut self, percent: u32) -> bool {
+    pub(super) fn happens_often(&mut self, percent: u32) -> bool {
         !self.is_calm && self.rng.u32(0..100) < percent
-    }
-
-    fn way_ms(&mut self) -> i64 {
-        if self.happens_often(self.options.slow) { SLOW_WAY_MS_MAX } else { WAY_MS_MAX }
     }
 
     pub(super) fn see(&mut self, what: &str) {
@@ -288,176 +272,5 @@ impl Run {
                 self.keys.iter().for_each(|keyed| keyed.world.handler.is_closed.set(false));
             }
         }
-    }
-
-    fn go_back(&mut self, account: usize) {
-        // Sometimes by more than the deadline of a take-over is ahead.
-        let by_ms = self.mending.i64(0..self.options.busy_ms) * 10;
-        self.keys[account].behind_ms += by_ms;
-        self.see("a clock goes back");
-        self.note(|| format!("{account}: its clock goes back by {by_ms} ms"));
-    }
-
-    pub(super) fn world(&mut self, account: usize) -> &mut World<Accounts> {
-        let Keyed { world, behind_ms, .. } = &mut self.keys[account];
-        world.wall_ms = START_MS + self.now_ms - *behind_ms;
-        world
-    }
-
-    fn break_database(&mut self, account: usize) {
-        let n = self.rng.u64(0..STATEMENTS_MAX);
-        let (crash, fail) = (self.happens_often(self.options.crash), self.happens_often(self.options.fail));
-        let database = &self.keys[account].world.database;
-        if crash {
-            database.crash_before(n);
-        } else if fail {
-            database.fail(n);
-        }
-    }
-
-    /// Whether the object has survived the last call.
-    fn is_alive(&mut self, account: usize) -> bool {
-        let database = &self.keys[account].world.database;
-        database.calm();
-        let has_crashed = database.has_crashed();
-        if has_crashed {
-            self.see("an object ends between two statements");
-            self.end(account);
-        }
-        !has_crashed
-    }
-
-    fn end(&mut self, account: usize) {
-        self.note(|| format!("{account}: its object ends"));
-        let keyed = &mut self.keys[account];
-        (keyed.life, keyed.has_timer) = (keyed.life + 1, false);
-        keyed.world.restart();
-        self.push(self.now_ms + ALARM_MS, Event::Alarm(account));
-    }
-
-    /// Asks an object. `None` if it ended meanwhile, so that there is no answer.
-    pub(super) fn ask(&mut self, account: usize, call: &Call) -> Option<Heard> {
-        self.break_database(account);
-        let reply = self.world(account).send(call);
-        if !self.is_alive(account) {
-            return None;
-        }
-        self.look(account);
-        let semel = reply.only("semel-status").to_owned();
-        Some(Heard::Answered { status: reply.status(), semel, body: reply.body().to_vec() })
-    }
-
-    /// Sends the effects that are due, and looks again later if any wait.
-    fn look(&mut self, account: usize) {
-        let chance = self.rng.i64(0..1 << 53);
-        while let Some(sending) = self.world(account).send_next_by(chance) {
-            self.send(account, sending);
-        }
-        let keyed = &mut self.keys[account];
-        if keyed.world.wakes_to_send_at().is_some() && !keyed.has_timer {
-            keyed.has_timer = true;
-            let life = keyed.life;
-            self.push(self.now_ms + AGAIN_MS, Event::Look(account, life));
-        }
-    }
-
-    fn send(&mut self, from: usize, sending: Sending) {
-        let (life, sending) = (self.keys[from].life, Box::new(sending));
-        let has = |name| sending.headers.get(name).is_some();
-        if has("semel-ack") {
-            self.see("a take-over or a closing is acknowledged");
-        }
-        if sending.url.starts_with("/semel/") && !has("semel-deadline") {
-            self.see("a take-over or a closing goes without a deadline");
-        }
-        if self.happens_often(self.options.repeat) {
-            self.see("something comes again, late");
-            self.later(SLOW_WAY_MS_MAX, Event::Arrival(None, sending.clone()));
-        }
-        if self.happens_often(self.options.lose) {
-            self.note(|| format!("{from}: {} is lost", sending.url));
-            return self.lose(from, life, sending);
-        }
-        let way_ms = self.way_ms();
-        self.later(way_ms, Event::Arrival(Some((from, life)), sending));
-    }
-
-    /// Loses a message. A broken connection is noticed early; a message that vanishes is noticed by the time-out.
-    pub(super) fn lose(&mut self, from: usize, life: u32, sending: Box<Sending>) {
-        let after_ms = if self.rng.bool() { WAY_MS_MAX } else { ANSWER_MS };
-        self.push(self.now_ms + after_ms, Event::Answer(from, life, sending, Heard::Nothing("lost".to_owned())));
-    }
-
-    /// The answer of a key or of the outside to an effect; `None` if an object ended because of it.
-    fn received(&mut self, sending: &Sending) -> (String, Option<Heard>) {
-        let Some(key) = &sending.key else {
-            let fails = self.happens_often(self.options.fail);
-            return ("outside".to_owned(), Some(self.outside.answer(sending, fails)));
-        };
-        let mut call = Call::new(&sending.method, &sending.url).body(sending.body.clone());
-        for (name, value) in sending.headers.iter() {
-            call = call.header(name, value);
-        }
-        let account = key.as_str().trim_start_matches("accounts/").parse();
-        let principal = sending.headers.get("semel-principal").and_then(unquoted);
-        let (Ok(to), Some(principal)) = (account, principal) else { panic!("all goes to accounts: {sending:?}") };
-        self.take_id(to, sending);
-        let heard = self.ask(to, &call.by(&principal));
-        if let Some(Heard::Answered { semel, .. }) = &heard {
-            self.see(&format!("somebody is told {semel}"));
-        }
-        (to.to_string(), heard)
-    }
-
-    /// Somebody who uses the key takes the id of a closing before that arrives.
-    fn take_id(&mut self, to: usize, sending: &Sending) {
-        let is_closing = sending.url.ends_with("/cancel") && !self.is_calm;
-        let Some(id) = sending.headers.get("idempotency-key").and_then(unquoted).filter(|_| is_closing) else { return };
-        if self.taking.u32(0..100) < self.options.takes {
-            let call = post(&sending.url).id(&format!("of {id}")).by("stranger").body(json!({ "id": id }).to_string());
-            self.world(to).send(&call);
-            self.see("somebody takes the id of a closing");
-            self.note(|| format!("{to}: somebody takes {id}"));
-        }
-    }
-
-    fn arrive(&mut self, from: Option<(usize, u32)>, sending: Box<Sending>) {
-        let (to, heard) = self.received(&sending);
-        self.note(|| {
-            let place = sending.headers.get("semel-session").unwrap_or("no place");
-            format!(
-                "{from:?} to {to}: {} at {place} {} -> {heard:?}",
-                sending.url,
-                String::from_utf8_lossy(&sending.body)
-            )
-        });
-        let Some((from, life)) = from else { return };
-        match heard.filter(|_| !self.happens_often(self.options.lose_answers)) {
-            Some(heard) => {
-                let way_ms = self.way_ms();
-                self.later(way_ms.min(ANSWER_MS - SLOW_WAY_MS_MAX), Event::Answer(from, life, sending, heard));
-            }
-            None => self.lose(from, life, sending),
-        }
-    }
-
-    /// Makes a backup. Not between the start of an object and its take-over: what it emits then may have been sent
-    /// since.
-    fn back_up(&mut self) {
-        let database = &self.keys[0].world.database;
-        let unsure = "SELECT count(*) FROM semel_effect_lanes WHERE sure IS NOT NULL AND seq > sure";
-        if database.number(unsure) == 0 {
-            self.backup = Some(self.keys[0].world.copy());
-            self.note(|| "0 is backed up".to_owned());
-        }
-    }
-
-    fn restore(&mut self) {
-        let Some(backup) = &self.backup else { return };
-        self.keys[0].world = backup.copy();
-        self.was_put_back = true;
-        self.see("a key is put back");
-        self.note(|| "0 is put back".to_owned());
-        self.end(0);
     }
 }
