@@ -19,8 +19,8 @@
 //!
 //! - [`messages`], [`frames`], [`answers`]: what a tab and a session send, and what they get
 //! - [`history`]: what stands for a machine of the client
-//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, and what is committed. [`database`]: the
-//!   faults of the storage. [`values`]: the rows of one statement
+//! - [`server`], [`ledger`], [`tables`], [`session_tables`]: the engine, the handler, and what is committed. [`reads`]: how that
+//!   is read. [`database`]: the faults of the storage. [`values`]: the rows of one statement
 //! - [`oracle`], [`session_judge`]: the judge, and its part for sessions. [`properties`]: what must never happen, and what must
 //!   happen sometimes
 //! - [`mutants`]: for each rule, the property that is broken without it
@@ -54,6 +54,7 @@ pub mod mutants;
 pub mod oracle;
 pub mod payer;
 pub mod properties;
+pub mod reads;
 pub mod remote_judge;
 pub mod remote_scopes;
 pub mod remotes;
