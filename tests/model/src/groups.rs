@@ -19,15 +19,15 @@
 //! The host is JavaScript and is modelled here, not run. So a [`Flaw`] is a fault of the host, and no rule of the core.
 
 use crate::database::{Fate, Undo};
+use crate::group_state::{State, Step, Worked, semel_status};
 use crate::ledger::{MOOD, Mood};
 use crate::letters::Letter;
 use crate::oracle::{Aim, Oracle, own_effects};
-use crate::properties::{Never, Sometimes, Watched};
+use crate::properties::{Never, Sometimes};
 use crate::server::{Arrived, Server};
-use crate::tables::Tables;
-use semel_core::message::{Headers, Request};
+use semel_core::message::Request;
 use semel_core::rules;
-use semel_core::server::{Answer, Config};
+use semel_core::server::Config;
 use stateright::{Model, Property};
 
 /// A fault of a host that commits requests together.
@@ -93,69 +93,6 @@ pub struct Groups {
     pub scope: GroupScope,
     /// The host's flaw.
     pub flaw: Option<Flaw>,
-}
-
-/// A request that was executed and is not durable yet.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Worked {
-    letter: usize,
-    at_ms: i64,
-    is_crash: bool,
-    status: u16,
-    headers: String,
-    body: Vec<u8>,
-}
-
-/// The state.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct State {
-    instant: usize,
-    /// The object, including what is not durable yet.
-    server: Server,
-    durable: Tables,
-    /// The requests in the commit that is under way, in the order in which they arrived.
-    committing: Option<Vec<Worked>>,
-    /// The requests that arrived since, in that order.
-    waiting: Vec<(usize, Mood)>,
-    oracle: Oracle,
-}
-
-impl Watched for State {
-    fn oracle(&self) -> &Oracle {
-        &self.oracle
-    }
-}
-
-/// A step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// A letter arrives. It waits if a commit is under way.
-    Arrives(usize, Mood),
-    /// The commit is done, and the waiting requests are executed. If there is a statement number, that statement fails. With the
-    /// index of a request, the statement is that request's when it is executed by itself (then the very first statement of the
-    /// turn has failed too); without an index, it is a statement of all of them together.
-    Commits(Option<(Option<usize>, u16)>),
-    /// The commit fails, or the process ends.
-    Ends,
-    /// Time passes until this instant, in s.
-    Passes(i64),
-}
-
-impl Worked {
-    fn new(letter: usize, at_ms: i64, arrived: Arrived) -> Self {
-        let Arrived { answer: Answer { status, headers, body, .. }, is_crash, .. } = arrived;
-        Self { letter, at_ms, is_crash, status, headers: headers.to_lines(), body }
-    }
-
-    fn arrived(&self) -> Arrived {
-        let headers = Headers::from_lines(&self.headers);
-        let answer = Answer { status: self.status, headers, body: self.body.clone(), log: None };
-        Arrived { answer, is_crash: self.is_crash, has_ended: false }
-    }
-}
-
-fn semel_status(arrived: &Arrived) -> &str {
-    arrived.answer.headers.get("semel-status").unwrap_or_default()
 }
 
 impl Groups {

@@ -7,7 +7,8 @@
 //!
 //! - [`letters`], [`scopes`] and, for sessions, [`session_scopes`]: a key whose clients may be anybody
 //! - [`batches`], [`batch_scopes`]: a key that takes batches and frames
-//! - [`groups`], [`group_scopes`]: a key whose commits take time, and which commits together what arrives meanwhile
+//! - [`groups`], [`group_scopes`]: a key whose commits take time, and which commits together what arrives meanwhile.
+//!   [`group_state`]: its state
 //! - [`remotes`], [`remote_scopes`]: a key whose requests are executed [`elsewhere`]. [`remote_judge`]: its judge
 //! - [`effects`], [`effect_scopes`]: a key that emits requests to another. [`effect_state`], [`effect_judge`]: its state and its
 //!   judge. [`payer`]: its handler. [`effect_tables`]: its tables
@@ -41,6 +42,7 @@ pub mod effects;
 pub mod elsewhere;
 pub mod frames;
 pub mod group_scopes;
+pub mod group_state;
 pub mod groups;
 pub mod history;
 pub mod holder;
