@@ -29,20 +29,13 @@ impl ServerClock {
         own.or(self.worker_ms).map(|ahead_ms| now_ms.saturating_add(ahead_ms))
     }
 
-    /// Learns the worker's clock from the `Semel-Now` of its health.
-    pub fn learn(&mut self, semel_now_ms: i64, now_ms: i64) {
-        self.worker_ms = Some(semel_now_ms.saturating_sub(now_ms));
-    }
-
-    /// Learns the clock of a key, or of the worker, from the `Semel-Now` with which it refused a request.
-    pub fn learn_of(&mut self, key: Option<&str>, semel_now_ms: i64, now_ms: i64) {
+    /// Learns the clock of a key from its `Semel-Now`. Without a key it is the worker's, and what was known of keys is
+    /// forgotten, because the worker may have refused a deadline that was made of that.
+    pub fn learn(&mut self, key: Option<&str>, semel_now_ms: i64, now_ms: i64) {
         let ahead_ms = semel_now_ms.saturating_sub(now_ms);
-        // A request is sent only while the worker's clock is known. If it is not, this request was sent before a sleep,
-        // and its answer may be as old.
-        let Some(worker_ms) = &mut self.worker_ms else { return };
         let Some(key) = key else {
-            *worker_ms = ahead_ms;
-            return;
+            self.worker_ms = Some(ahead_ms);
+            return self.keys_ms.clear();
         };
         if let Some((_, known_ms)) = self.keys_ms.iter_mut().find(|(each, _)| each == key) {
             *known_ms = ahead_ms;
@@ -64,19 +57,18 @@ mod tests {
     fn a_key_uses_the_general_clock_until_its_own_is_known() {
         let mut clock = ServerClock::default();
         assert_eq!(clock.at(None, 10), None);
-        clock.learn(1_000, 10);
+        clock.learn(None, 1_000, 10);
         assert_eq!((clock.at(None, 20), clock.at(Some("a"), 20)), (Some(1_010), Some(1_010)));
-        clock.learn_of(Some("a"), 9_000, 20);
+        clock.learn(Some("a"), 9_000, 20);
         assert_eq!((clock.at(Some("b"), 30), clock.at(Some("a"), 30)), (Some(1_020), Some(9_010)));
     }
 
     #[test]
     fn the_number_of_clocks_of_keys_that_are_remembered_is_bounded() {
         let mut clock = ServerClock::default();
-        clock.learn(0, 0);
         for key in 0..=KEYS_KNOWN_MAX {
-            clock.learn_of(Some(&key.to_string()), 1, 0);
+            clock.learn(Some(&key.to_string()), 1, 0);
         }
-        assert!((1..=KEYS_KNOWN_MAX).contains(&clock.keys_ms.len()));
+        assert!(clock.keys_ms.len() <= KEYS_KNOWN_MAX);
     }
 }

@@ -253,7 +253,7 @@ impl Client {
             }
             // An answer without `Semel-Status` is not the worker's.
             Purpose::Health => match answer.headers.get("semel-status").and_then(|_| verdict::clock_ms(&answer)) {
-                Some(clock_ms) => self.clock.learn(clock_ms, now_ms),
+                Some(clock_ms) => self.clock.learn(None, clock_ms, now_ms),
                 None => self.health_due_ms = now_ms + self.settings.retry_interval_ms,
             },
             Purpose::Acknowledge => {}

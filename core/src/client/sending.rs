@@ -64,14 +64,12 @@ impl Client {
                 if answer.status == 409 && answer.member("executed") == Some("unknown") && aim != Aim::Execute {
                     request.ends_by = if aim == Aim::Cancel { Aim::Probe } else { Aim::Execute };
                 }
+                // Without a deadline it is a probe, which is refused whatever the clocks say, or from before a sleep.
+                if let Some(clock_ms) = clock_ms.filter(|_| sent.deadline_ms > 0) {
+                    self.clock.learn(key.as_deref(), clock_ms, now_ms);
+                }
                 request.stage = again(after_ms);
                 request.not_before_ms = now_ms + after_ms;
-                // A probe is refused whatever the clocks say, since its deadline is long past.
-                if let Some(clock_ms) = clock_ms
-                    && aim != Aim::Probe
-                {
-                    self.clock.learn_of(key.as_deref(), clock_ms, now_ms);
-                }
             }
             // The request was given up, and can't be cancelled as it is. Only for credentials is it worth waiting.
             Verdict::Pause(failure) if request.is_cancelling && !matches!(answer.status, 401 | 403) => {

@@ -22,6 +22,10 @@ pub struct Sent {
     pub deadline_ms: i64,
 }
 
+/// In place of the instants of an attempt from before a sleep. Its answer may be as old, so it tells nothing of a clock,
+/// and a refusal of its instants is no reason to pause.
+pub const DOUBTED: Sent = Sent { first_sent_s: i64::MAX, deadline_ms: 0 };
+
 /// What to do after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {

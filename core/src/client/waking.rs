@@ -5,17 +5,19 @@
 
 use super::in_hand::Stage;
 use super::machine::{Client, Purpose};
+use super::verdict::DOUBTED;
 
 impl Client {
     /// The client's clock may have stood still, or jumped. The server's clock is asked for anew before anything is
     /// sent.
     pub fn doubt_clock(&mut self) {
         self.clock.forget();
-        // A question that is under way, or whose answer is on its way in, may be from before. So its answer must tell
-        // nothing.
+        // What is under way, or whose answer is on its way in, may be from before. So its answer must tell nothing of a
+        // clock, whether or not the worker tells its own first.
         for (_, attempt) in self.attempts.iter_mut() {
-            if matches!(attempt.purpose, Purpose::Health) {
-                attempt.purpose = Purpose::Acknowledge;
+            match &mut attempt.purpose {
+                Purpose::Request { sent, .. } => *sent = DOUBTED,
+                purpose => *purpose = Purpose::Acknowledge,
             }
         }
     }

@@ -167,15 +167,31 @@ fn a_request_whose_first_sent_is_too_far_ahead_is_tried_again_without_a_pause() 
 }
 
 #[test]
-fn a_refusal_of_the_router_for_the_deadline_sets_the_clock_of_the_worker() {
+fn after_the_router_has_refused_a_deadline_its_clock_holds_and_no_other_request_waits() {
     let mut bench = Bench::ready();
     bench.request("x");
     let ahead_ms = 3_600_000;
-    let mut answer = problem(408, "attempt-expired", "no", "same-id", bench.server_ms() + ahead_ms);
-    answer.headers.retain(|name| name != "semel-key");
-    bench.answer(answer);
+    bench.answer(by_router(408, "attempt-expired", "no", "same-id", bench.server_ms() + ahead_ms));
+    bench.request("y");
+    assert_eq!(bench.targets(), ["/a/b?c"; 2]);
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
     bench.pass(INTERVAL_MS);
     assert_eq!(deadline_ms(bench.last()), bench.server_ms() + ahead_ms + TIMEOUT_MS);
+    assert_eq!(bench.targets(), ["/a/b?c"; 3]);
+}
+
+#[test]
+fn after_the_router_has_refused_a_deadline_by_the_clock_of_a_key_the_clock_of_the_router_holds_there() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(problem(408, "attempt-expired", "no", "same-id", bench.server_ms() + 60_000));
+    bench.pass(INTERVAL_MS);
+    assert_eq!(deadline_ms(bench.last()), bench.server_ms() + 60_000 + TIMEOUT_MS);
+    // The clock of the client was put forward, and nothing told it so.
+    let behind_ms = 3_600_000;
+    bench.answer(by_router(400, "key-invalid", "no", "after-fix", bench.server_ms() - behind_ms));
+    bench.pass(INTERVAL_MS);
+    assert_eq!((deadline_ms(bench.last()), bench.sent.len()), (bench.server_ms() - behind_ms + TIMEOUT_MS, 3));
 }
 
 #[test]
@@ -233,6 +249,36 @@ fn an_answer_to_a_request_that_was_sent_before_a_sleep_teaches_no_clock() {
         let first_sent = format!("@{}", server_ms / 1000);
         assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
     }
+}
+
+#[test]
+fn an_answer_to_a_request_that_was_sent_before_a_sleep_teaches_no_clock_after_the_worker_has_told_its_own() {
+    for expired in [problem, by_router] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        let (asked, told) = (bench.last().attempt, expired(408, "attempt-expired", "no", "same-id", bench.server_ms()));
+        bench.client.doubt_clock();
+        bench.request("y");
+        let server_ms = bench.server_ms() + 48 * 3_600_000;
+        bench.answer(health(server_ms));
+        bench.answer_to(asked, told);
+        bench.request("z");
+        let first_sent = format!("@{}", server_ms / 1000);
+        assert_eq!(bench.last().headers.get("semel-first-sent"), Some(first_sent.as_str()));
+        assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/health", "/a/b?c", "/a/b?c"]);
+    }
+}
+
+#[test]
+fn a_refusal_from_before_a_sleep_of_a_deadline_too_far_ahead_pauses_nothing() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    let (asked, now_ms) = (bench.last().attempt, bench.server_ms() - 3_600_000);
+    bench.client.doubt_clock();
+    bench.answer_to(asked, problem(400, "key-invalid", "no", "after-fix", now_ms));
+    bench.answer(health(bench.server_ms()));
+    bench.pass(INTERVAL_MS);
+    assert_eq!((bench.paused.len(), bench.targets()), (0, vec!["/a/b?c", "/semel/v1/health", "/a/b?c"]));
 }
 
 #[test]
