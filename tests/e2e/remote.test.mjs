@@ -239,6 +239,19 @@ test("an outcome that the storage fails to record is given again once a second, 
   assert.equal((await three).split("\n")[0], "unavailable");
 });
 
+test("an outcome that the storage fails to record leaves nothing under way if no timer can be had", async (t) => {
+  const its = key(t);
+  its.failures = 1;
+  const one = its.ask("one");
+  await its.durable();
+  t.mock.method(globalThis, "setTimeout", () => {
+    throw new Error("no timer");
+  });
+  await its.end("one");
+  assert.equal(await one, "unavailable");
+  assert.deepEqual([its.log.at(-1), its.remote.underWay], ["settle one ended", undefined]);
+});
+
 test("a control request whose request is in flight is answered so at once", async (t) => {
   const its = key(t);
   its.ask("one");

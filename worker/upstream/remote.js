@@ -121,13 +121,29 @@ export class Remote {
       const answer = this.#object.settled(call, ended, attempt());
       const [status, lines, , line] = answer;
       if (status !== 503 || valueIn(lines, "semel-key") !== undefined || again === AGAIN_MAX) return answer;
+      const pause = pauseOf(AGAIN_MS);
+      if (pause === undefined) return answer;
       if (line !== undefined) console.log(line);
       // Until then nobody may settle it, and nobody is told that no outcome came.
       this.underWay = call[3];
       this.#object.goesOn(call[3]);
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      await pause;
       this.underWay = undefined;
     }
+  }
+}
+
+/** Resolves after a pause. Undefined if no timer can be had: an object may have ten thousand at most. */
+function pauseOf(ms) {
+  let end;
+  const pause = new Promise((resolve) => {
+    end = resolve;
+  });
+  try {
+    setTimeout(end, ms);
+    return pause;
+  } catch {
+    return undefined;
   }
 }
 
