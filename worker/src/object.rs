@@ -1,11 +1,10 @@
 //! The engine of one key over the storage of the key's object, as JavaScript calls it.
 
-use crate::remote::id_of;
 use crate::storage::{ObjectSql, console_log};
 use crate::{settings, wire};
 use js_sys::Array;
 use semel_core::header;
-use semel_core::id::{Invalid, Key, Principal};
+use semel_core::id::{Invalid, Key, Principal, RequestId};
 use semel_core::message::{Headers, Method, Request, Response};
 use semel_core::server::attempt::suspicion::{self, Suspects};
 use semel_core::server::engine::Arrival;
@@ -321,4 +320,9 @@ fn has_tables(sql: &ObjectSql) -> Result<bool, SqlError> {
     let statement =
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 4) NOT IN ('_cf_', 'lab_') LIMIT 1";
     sql.exec(statement, &[]).map(|rows| !rows.is_empty())
+}
+
+/// Reads an id that `take_call` returned.
+pub fn id_of(text: String) -> Option<RequestId> {
+    header::own_id(&Headers::from_iter([("idempotency-key", text)])).ok().flatten()
 }

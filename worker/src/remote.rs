@@ -2,10 +2,9 @@
 //!
 //! Invariant: what crosses the boundary is read completely, or the request stays in doubt.
 
-use crate::object::{Object, Purpose};
+use crate::object::{Object, Purpose, id_of};
 use js_sys::{Array, Uint8Array};
 use semel_core::header;
-use semel_core::id::RequestId;
 use semel_core::message::{Headers, Response};
 use semel_core::server::Handler;
 use semel_core::server::engine::remote::{Call, Ended};
@@ -32,11 +31,6 @@ impl<H: Handler> Object<H> {
             self.engine.know_under_way(id);
         }
     }
-}
-
-/// Reads an id that `take_call` returned.
-pub fn id_of(text: String) -> Option<RequestId> {
-    header::own_id(&Headers::from_iter([("idempotency-key", text)])).ok().flatten()
 }
 
 /// Reads a call that was sent, and its result: `[status, header lines, body]`, or `[is unsent, reason]`, where the
