@@ -44,7 +44,7 @@ export function gatherBy(its) {
 let senderOf = () => () => Promise.reject(new Error("nothing here reads what is executed elsewhere"));
 
 /** Called by a Worker in front of other code. */
-export function readBy(its) {
+export function sendBy(its) {
   senderOf = its;
 }
 

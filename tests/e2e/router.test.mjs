@@ -6,14 +6,14 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { given, natively } from "./natively.mjs";
 
-const { readBy, routerOf, serve } = await natively("router.js");
+const { sendBy, routerOf, serve } = await natively("router.js");
 
 test("an acknowledgement on a read in front of other code is done before the read, and if it fails the read fails", async (t) => {
   t.mock.method(console, "log", () => {});
   // The Worker makes its router only once, from what is set here at that time.
   Object.assign((given.glue.router ??= {}), { route: () => ["k", "semel-key:k\n", 5_000, undefined, true], read: (ended) => [200, `x-ended:${ended}\n`], unavailable: () => [503, ""] });
   const done = [];
-  readBy(() => async () => (done.push("read"), "it"));
+  sendBy(() => async () => (done.push("read"), "it"));
   let settle;
   const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: () => (done.push("acknowledges"), new Promise((resolve, reject) => (settle = { resolve, reject }))) }) } };
   for (const [how, status, all] of [["resolve", 200, ["acknowledges", "read"]], ["reject", 503, ["acknowledges"]]]) {

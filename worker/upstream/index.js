@@ -4,12 +4,12 @@ import { SemelObject as Hosted } from "./host.js";
 import { senderOf } from "./origin.js";
 import { perInstance } from "./module.js";
 import { Remote } from "./remote.js";
-import { readBy, serve } from "./router.js";
+import { sendBy, serve } from "./router.js";
 
 export { SemelRegistry } from "./registry.js";
 
 // Reads need no turn at a key, so the Worker itself sends them.
-readBy(perInstance(senderOf));
+sendBy(perInstance(senderOf));
 
 export class SemelObject extends Hosted {
   #remote = new Remote(this, senderOf(this.env), () => this.ctx.storage.sync());
