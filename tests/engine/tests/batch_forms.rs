@@ -106,6 +106,16 @@ fn a_batch_is_limited_in_elements_and_bytes_and_an_element_in_its_head() {
     assert_eq!(statuses(&run(&mut world, &escaped(most))), ["executed"]);
 }
 
+/// Each name is compared with those before it: a megabyte of names kept all keys of a process waiting for half a minute.
+#[test]
+fn an_element_with_far_too_many_headers_is_too_large_and_those_beyond_the_limit_are_not_read() {
+    let mut headers: Map<String, Value> = (0..20_000).map(|n| (format!("x-{n}"), json!(""))).collect();
+    headers.insert("y y".to_owned(), json!("malformed"));
+    let crowded = json!({ "id": "crowded", "method": "POST", "path": "/count", "headers": headers });
+    let mut world = World::new();
+    assert_eq!(statuses(&run(&mut world, &json!([crowded, count("other")]))), ["too-large", "executed"]);
+}
+
 /// Bytes that are not text take a third more room when they are written.
 #[test]
 fn answers_that_have_no_room_once_they_are_encoded_are_unavailable() {

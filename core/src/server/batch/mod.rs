@@ -22,6 +22,7 @@ use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::attempt::decision::check_deadline;
 use crate::server::edge::auth::{Asker, TOKEN_BYTES_MAX};
+use crate::server::head::HEADERS_MAX;
 use std::borrow::Cow;
 
 /// Reserved for each element, in bytes, in case it has to be told that its answer has no room.
@@ -183,7 +184,8 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
         return Err(format!("`method` is no name of a method of at most {METHOD_BYTES_MAX} bytes"));
     }
     let mut headers = Headers::new();
-    for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all) {
+    // Each name is compared with those before it. If there are more than a request may have, `head` refuses it.
+    for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all).take(HEADERS_MAX + 1) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
         // Names are case-insensitive, as on the wire.
         let name = name.to_ascii_lowercase();
