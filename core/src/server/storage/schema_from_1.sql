@@ -5,8 +5,13 @@ ALTER TABLE semel_meta ADD COLUMN key TEXT;
 
 ALTER TABLE semel_meta ADD COLUMN is_registered INTEGER NOT NULL DEFAULT 0;
 
--- The columns have another order and other types, which takes a table anew.
-CREATE TABLE semel_records_2 (
+-- The columns have another order and other types, which takes a table anew. No table is renamed: that fails if a view or a trigger of
+-- the handler asks for a table that is gone.
+CREATE TABLE semel_records_1 AS SELECT * FROM semel_records;
+
+DROP TABLE semel_records;
+
+CREATE TABLE semel_records (
   id TEXT PRIMARY KEY,
   state INTEGER NOT NULL,
   at_ms INTEGER NOT NULL,
@@ -24,14 +29,12 @@ CREATE TABLE semel_records_2 (
   body BLOB
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO semel_records_2 (id, state, at_ms, first_sent_s, deadline_ms, lapses_ms, crashes, is_started, executed, principal,
+INSERT INTO semel_records (id, state, at_ms, first_sent_s, deadline_ms, lapses_ms, crashes, is_started, executed, principal,
   fingerprint, status, headers, body)
 SELECT id, state, at_ms, first_sent_s, deadline_ms, lapses_ms, crashes, is_started, executed, principal,
-  fingerprint, status, headers, body FROM semel_records ORDER BY id;
+  fingerprint, status, headers, body FROM semel_records_1 ORDER BY id;
 
-DROP TABLE semel_records;
-
-ALTER TABLE semel_records_2 RENAME TO semel_records;
+DROP TABLE semel_records_1;
 
 CREATE TABLE semel_texts (
   number INTEGER PRIMARY KEY,
