@@ -198,12 +198,9 @@ export class SemelObject extends DurableObject {
     return guarded(() => this.#engine().take_call());
   }
 
-  /** The engine's answer after that call has ended. */
+  /** The engine's answer after that call has ended. Undefined if that has crashed the module. */
   settled(call, ended, args) {
-    return this.#told(
-      () => this.#engine().settle(call, ended, ...args),
-      () => this.#crashed(args),
-    );
+    return this.#told(() => this.#engine().settle(call, ended, ...args));
   }
 
   /** Says that a request is still under way: what came of it could not be recorded, and will be given again. */

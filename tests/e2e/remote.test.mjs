@@ -17,7 +17,7 @@ const NOW = 1_000_000_000;
 function key(t) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   given.glue.wait_ms = (lines) => Number(lines);
-  const its = { log: [], says: {}, waits: "locked", calls: [], ends: new Map(), syncs: [], failures: 0 };
+  const its = { log: [], says: {}, waits: "locked", calls: [], ends: new Map(), syncs: [], failures: 0, crashes: 0 };
   const answer = (status) => [200, `semel-status:${status}\n`, undefined, undefined];
   const nameOf = ([, pathname]) => pathname.split("/").at(-1);
   const object = {
@@ -32,6 +32,7 @@ function key(t) {
     settled: ([, , , name], ended, args) => {
       its.log.push(`settle ${name} ${ended}`);
       its.settledMs = args.at(-1) - NOW;
+      if (its.crashes > 0) return (its.crashes -= 1), undefined;
       // As the engine and the router answer: only an answer of the key itself has its name.
       if (its.failures > 0) return (its.failures -= 1), [503, "semel-status:unavailable\n", undefined, "storage failed"];
       return its.settles ?? answer("executed");
@@ -237,6 +238,21 @@ test("an outcome that the storage fails to record is given again once a second, 
   await durable();
   await end("three");
   assert.equal((await three).split("\n")[0], "unavailable");
+});
+
+test("an outcome that crashes the module is given once more, then as unknown, and at last the caller hears how it is; nothing is tried a second later", async (t) => {
+  const unknown = "settle one false,to record what came of it crashes the module";
+  for (const [crashes, heard, given] of [[1, "executed", ["settle one ended"]], [2, "executed", ["settle one ended", unknown]], [3, "in-flight", ["settle one ended", unknown, "wait one"]]]) {
+    const its = key(t);
+    its.crashes = crashes;
+    its.waits = "in-flight";
+    const one = its.ask("one");
+    await its.durable();
+    await its.end("one");
+    assert.equal(await Promise.race([one, turn("waits")]), heard, `${crashes}`);
+    assert.deepEqual(its.log.slice(3), ["settle one ended", ...given]);
+    t.mock.reset();
+  }
 });
 
 test("an outcome that the storage fails to record leaves nothing under way if no timer can be had", async (t) => {

@@ -274,3 +274,24 @@ test("an answer of the upstream that the disk fails to record is recorded once t
   assert.equal((await first).semel, "executed");
   assert.deepEqual([await look(), (await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["replayed", "replayed", 1]);
 });
+
+/** Replaces the worker's entry: the module crashes on what came of a call, unless nothing is known of that. */
+const UNRECORDABLE = `
+import { glue } from "./module.js";
+export * from "./upstream.js";
+export { default } from "./upstream.js";
+const { settle } = glue.SemelEngine.prototype;
+glue.SemelEngine.prototype.settle = function (call, ended, ...more) {
+  if (typeof ended[0] === "number") throw new WebAssembly.RuntimeError("unreachable");
+  return settle.call(this, call, ended, ...more);
+};`;
+
+test("if an answer of the upstream crashes the module each time, the module is restarted twice and the request stays in doubt", async () => {
+  const side = await otherSide(after);
+  const to = await front(after, side, {}, { folder: await entered(UNRECORDABLE) });
+  const [id, ref] = [randomUUID(), randomUUID()];
+  assert.deepEqual([(await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["outcome-unknown", 1]);
+  await to.line(/in doubt: to record what came of it crashes the module/);
+  assert.equal(to.log.match(/the module was restarted/g).length, 2);
+  assert.deepEqual([(await order(to, "report", ref, { id })).semel, side.made.get(ref)], ["outcome-unknown", 1]);
+});

@@ -4,7 +4,8 @@
 // - A call is sent only when its start is durable, and only if the engine says so.
 // - A request waits for its turn no longer than its client waits, and is then answered with the current state.
 // - Each call ends: by an answer, by a failure, or because its time is over.
-// - What came of a call is known only here until it is recorded. So if that fails, it is tried again for a while.
+// - What came of a call is known only here until it is recorded. So if the storage fails, it is tried again for a while; if the module crashes, once more,
+//   because each crash takes from all keys of the isolate what they have in memory.
 
 import { within } from "./chores.js";
 import { valueIn } from "./lines.js";
@@ -21,6 +22,8 @@ const CONTROL_WAIT_MS = 5_000;
 /** How often, and after which pause, the engine is given once more what came of a call and could not be recorded. */
 const AGAIN_MAX = 10;
 const AGAIN_MS = 1_000;
+/** Given instead of what came of a call and crashes the module: nothing is known of it, so the request stays in doubt. */
+const UNRECORDED = [false, "to record what came of it crashes the module"];
 /** Answers that mean: it is not settled yet, and: this can't be done while a request is under way. */
 const OPEN = /^semel-status:(in-flight|locked)$/m;
 const LOCKED = /^semel-status:locked$/m;
@@ -115,10 +118,12 @@ export class Remote {
     return answer;
   }
 
-  /** Gives the engine what came of a call. Only an answer of the key itself has its name; without it, the storage has failed, or the module has crashed. */
+  /** Gives the engine what came of a call. Only an answer of the key itself has its name; without it, the storage has failed. */
   async #settled(call, ended, attempt) {
+    const given = (its) => this.#object.settled(call, its, attempt());
     for (let again = 0; ; again += 1) {
-      const answer = this.#object.settled(call, ended, attempt());
+      const answer = given(ended);
+      if (answer === undefined) return given(ended) ?? given(UNRECORDED) ?? this.#object.waiting(attempt());
       const [status, lines, , line] = answer;
       if (status !== 503 || valueIn(lines, "semel-key") !== undefined || again === AGAIN_MAX) return answer;
       const pause = pauseOf(AGAIN_MS);
