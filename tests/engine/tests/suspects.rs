@@ -63,7 +63,9 @@ fn ends_of_the_process_and_panics_are_counted_together() {
     world.start(&change("a"));
     world.send(&change("a")).is_problem(500, "rolled-back", "no", "same-id");
     world.start(&change("a"));
-    world.send(&change("a")).is_problem(410, "poisoned", "no", "never");
+    let last = world.send(&change("a"));
+    last.is_problem(410, "poisoned", "no", "never");
+    assert_eq!(last.log(), Some("the handler crashed on \"a\", 3 of 3 times"));
     assert_eq!(world.effects(), 0);
 }
 

@@ -106,6 +106,7 @@ pub struct Suspects {
 impl Suspects {
     /// Whether an attempt may have ended the object before this one; as [`is_suspect`].
     pub fn has(&self, method: &Method, pathname: &str, headers: &Headers, started_ms: i64, now_ms: i64) -> bool {
+        // The first of these only saves time: the last finds the same.
         !self.has_gone_on(headers)
             && is_suspect(method, pathname, headers, started_ms, now_ms)
             && session_of(headers).is_none_or(|session| self.gone_on.binary_search(&session).is_err())
@@ -113,6 +114,7 @@ impl Suspects {
 
     /// Takes note that an attempt was answered.
     pub fn answered(&mut self, headers: &Headers, answer: &Answer) {
+        // The second of these only saves time: the last finds the same.
         if answer.headers.get("semel-status") == Some("executed")
             && !self.has_gone_on(headers)
             && let Some(session) = session_of(headers)
@@ -272,6 +274,7 @@ impl Turn<'_> {
                 // The deleted row was what kept the clock durable.
                 schema::put_fence(self.sql, self.instant.fence_s, self.instant.now_ms)
             }
+            // A row whose start has ended need not be written again.
             State::Suspect { crashes, is_started: true } => {
                 let state = State::Suspect { crashes, is_started: false };
                 work.put(id, Some(found), &Record { state, ..found.clone() })
