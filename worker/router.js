@@ -17,9 +17,13 @@ import { glue, guarded, note, perInstance, settingsOf, Table } from "./module.js
 import { objectOf, SHARDS, shardOf } from "./objects.js";
 import { isSigned } from "./signatures.js";
 
-/** For keys of tokens: the time limit of a fetch; how often a waiting request looks for its result; how long a request waits at most. */
+/**
+ * For keys of tokens: the time limit of a fetch; how often a waiting request looks whether the fetch is over; after how long it asks the module anyway, in
+ * case the fetch was given up without notice; how long a request waits at most.
+ */
 const KEYS_FETCH_MS = 4_000;
 const KEYS_POLL_MS = 20;
+const KEYS_ASK_MS = 1_000;
 const TELLING_MS = 8_000;
 
 /** The time limit of each shard of the registry for its part of a listing. */
@@ -48,9 +52,12 @@ export function sendBy(its) {
   senderOf = its;
 }
 
-/** State that a new router could not rebuild after a crash of the module: rates, the last JWK set and when it was fetched, and when the last fetch began. */
+/**
+ * State that a new router could not rebuild after a crash of the module: rates, the last JWK set and when it was fetched, when the last fetch began, and
+ * whether it goes on.
+ */
 const rates = new Table();
-const keys = { text: undefined, fetchedMs: 0, startedMs: undefined };
+const keys = { text: undefined, fetchedMs: 0, startedMs: undefined, isFetching: false };
 
 export const routerOf = perInstance((env) => {
   // If a setting of the upstream can't be read, every request is told, health too. It is thrown as the module throws its own: see `guarded`.
@@ -243,8 +250,11 @@ async function decidedLater(decide, env, untilMs) {
     // The module keeps the result for the next decision only. That is the one made below: nothing is awaited in between.
     routerOf(env).signature_checked(signed[0], isRight);
   } else {
-    // It polls because the fetch belongs to another request, and the platform lets no request await another's I/O.
-    await pause(KEYS_POLL_MS);
+    // It polls because the fetch belongs to another request, and the platform lets no request await another's I/O. The module is not asked each time: a
+    // stranger can make a request wait, by a token with an unknown `kid`.
+    const askMs = Math.min(untilMs, Date.now() + KEYS_ASK_MS);
+    do await pause(KEYS_POLL_MS);
+    while (keys.isFetching && Date.now() < askMs);
   }
   return Date.now() < untilMs ? decided(decide, env, untilMs) : undefined;
 }
@@ -256,6 +266,7 @@ function fetchKeys(env) {
   const url = routerOf(env).keys_wanted();
   if (url === undefined) return;
   keys.startedMs = Date.now();
+  keys.isFetching = true;
   waitUntil(fetched(url, env));
 }
 
@@ -273,6 +284,7 @@ async function fetched(url, env) {
     note("warn", `the JWK set: ${error}`);
   }
   const fetchedMs = Date.now();
+  keys.isFetching = false;
   const wrong = guarded(
     () => routerOf(env).keys_fetched(text, fetchedMs),
     () => "it crashed the module",

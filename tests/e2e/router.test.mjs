@@ -59,3 +59,43 @@ test("semel-key, semel-principal and semel-from of a client never reach the obje
     }
   }
 });
+
+test("a request that waits for keys is decided anew when their fetch is over, or once a second if that is never told", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  let decisions = 0;
+  let isOver = false;
+  const url = ["https://issuer.example/keys"];
+  Object.assign(routerOf({}), {
+    route: () => ((decisions += 1), isOver ? [401, ""] : [undefined, 30_000]),
+    keys_wanted: () => url.pop(),
+    signature_wanted: () => undefined,
+    keys_fetched: () => void (isOver = true),
+    unavailable: () => [503, ""],
+  });
+  let end;
+  t.mock.method(globalThis, "fetch", () => new Promise((resolve) => (end = resolve)));
+  const env = { SEMEL_JWKS_URL: url[0] };
+  const asked = () => serve(new Request("https://a.example/one"), env);
+  const pass = async (ms) => {
+    for (let passed = 0; passed < ms; passed += 20) {
+      t.mock.timers.tick(20);
+      await turn();
+    }
+  };
+  const answered = asked();
+  await pass(980);
+  assert.equal(decisions, 1);
+  await pass(20);
+  assert.equal(decisions, 2);
+  end(new Response("{}"));
+  await turn();
+  await pass(20);
+  assert.deepEqual([(await answered).status, decisions], [401, 3]);
+  // The fetch is over, so this one asks at each look. It waits no longer than 8 s.
+  isOver = false;
+  const late = asked();
+  await pass(8_000);
+  assert.equal((await late).status, 503);
+});
