@@ -58,7 +58,7 @@ const CONNECT_MS_MAX = 5_000;
  */
 export function senderOf(env) {
   const seconds = timeoutSeconds(env);
-  if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
+  if (!(seconds > 0 && seconds <= TIMEOUT_SECONDS_MAX)) throw new Error(`SEMEL_UPSTREAM_TIMEOUT_SECONDS is ${JSON.stringify(env.SEMEL_UPSTREAM_TIMEOUT_SECONDS)}; it must be above 0, and at most ${TIMEOUT_SECONDS_MAX}`);
   const send = sendOf(env);
   return async (call, _answer, [method, pathname, search, lines, body], sinceMs = Date.now()) => {
     const [, probe, , id] = call;
@@ -94,10 +94,11 @@ function sendOf(env) {
   if (name !== undefined) throw new Error("SEMEL_UPSTREAM_METHOD is for a service that is bound as UPSTREAM, and SEMEL_UPSTREAM is set");
   const base = URL.canParse(address) ? new URL(address) : {};
   const isPlain = base.username + base.password + base.search + base.hash === "";
+  // The address is not shown: it may have a password.
   if (!["http:", "https:"].includes(base.protocol) || !isPlain) throw new Error("SEMEL_UPSTREAM must be an origin, with a path at most");
   const root = rootOf(base);
   const connects = String(env.SEMEL_UPSTREAM_CONNECT_FIRST ?? false);
-  if (!["true", "false"].includes(connects)) throw new Error("SEMEL_UPSTREAM_CONNECT_FIRST must be true or false");
+  if (!["true", "false"].includes(connects)) throw new Error(`SEMEL_UPSTREAM_CONNECT_FIRST is ${JSON.stringify(connects)}; it must be true or false`);
   return async (asked, leftMs) => {
     if (connects === "true") await connected(base, leftMs);
     return fetched((request) => fetch(request), root, { ...asked, body: onceOnly(asked) }, leftMs);
