@@ -48,6 +48,7 @@ export function roomFor(request, lines, untilMs) {
   const principal = valueIn(lines, "semel-principal");
   if (principal === QUEUES) return undefined;
   const nowMs = Date.now();
+  // Not each time: it looks at all of them.
   if (underWay.size > PRINCIPALS_MAX) for (const each of [...underWay.keys()]) its(each, nowMs);
   const others = its(principal, nowMs);
   if (others.reduce((sum, other) => sum + other.bytes, bytes) > PRINCIPAL_BYTES_MAX) return null;
@@ -82,6 +83,7 @@ async function streamed(request, length, most = BODY_BYTES_MAX) {
     else chunks.length = 0;
   }
   if (bytes > most) return undefined;
+  // Nearly all bodies are one chunk, and need no copy.
   if (chunks.length === 1) return chunks[0];
   const body = new Uint8Array(bytes);
   let at = 0;

@@ -43,6 +43,27 @@ test("a body over 1 MiB is undefined: reading it stops past 16 MiB, and none is 
   assert.deepEqual([await bodyOf(announced), announced.taken], [undefined, 0]);
 });
 
+test("of a body over 1 MiB no more than 1 MiB is kept while it is read to its end, and one of 16 MiB is read", async (t) => {
+  const { push } = Array.prototype;
+  t.after(() => (Array.prototype.push = push));
+  let kept = 0;
+  Array.prototype.push = function (...items) {
+    for (const item of items) if (item instanceof Uint8Array) kept += item.byteLength;
+    return push.apply(this, items);
+  };
+  for (const length of [undefined, 16 * MIB]) {
+    const large = message(Array(16).fill(MIB), length);
+    kept = 0;
+    assert.deepEqual([await bodyOf(large), large.taken, kept], [undefined, 16 * MIB, MIB]);
+  }
+});
+
+test("a body of known length is read without a stream, which would cost several times as much", async () => {
+  const { headers, arrayBuffer } = message([3, 4], 7);
+  const request = { headers, arrayBuffer, get body() { return assert.fail("that makes a stream"); } };
+  assert.equal((await bodyOf(request)).byteLength, 7);
+});
+
 test("a decoded body is limited by its decoded size, whatever its Content-Length says", async () => {
   assert.equal(await decodedBodyOf(message([MIB, 1], 100)), undefined);
   assert.equal((await decodedBodyOf(message([3, 4], 2))).byteLength, 7);
