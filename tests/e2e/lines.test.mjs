@@ -29,3 +29,9 @@ test("an answer keeps its body when the memory of the module changes afterwards"
   memory.fill(9);
   assert.deepEqual([...body], [1]);
 });
+
+test("an answer without a body has none when it leaves", () => {
+  const answer = answered(204, "x:1\n", undefined, "a line of the log");
+  assert.deepEqual(answer, [204, "x:1\n", undefined, "a line of the log"]);
+  assert.equal(responseOf(answer).body, null);
+});
