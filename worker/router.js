@@ -160,7 +160,7 @@ function routed(request, lines, env, decide = (head) => routerOf(env).route(...h
 function followed(request, env, [method, pathname, search, lines], route) {
   if (typeof route[0] === "number") return route;
   const [key, says, waitMs, asker, acknowledges] = route;
-  if (key !== null && asker === "") return opened(request, lines, env, route);
+  if (asker === "") return opened(request, lines, env, route);
   const head = [method, pathname, search, lines.replace(ROUTERS, "") + says];
   const byObject = () => asked(request, env, [key, head, asker], Date.now() + waitMs);
   if (acknowledges !== undefined) return answerOf(env, [method, lines], () => readElsewhere(head, env, acknowledges ? byObject : undefined), waitMs);

@@ -1,5 +1,5 @@
-// What a Worker does with a request before and after its object: reads in front of other code, room for each principal, and headers that a client may
-// not send. The test provides the router.
+// What a Worker does with a request before and after its object: reads in front of other code, room for each principal, sockets that can't be opened,
+// headers that a client may not send, and waiting for keys of tokens. The test provides the router.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -37,11 +37,24 @@ test("the room of a principal is free once requests are answered or fail, and wi
   for (let round = 0; round < 3; round += 1) {
     const all = Array.from({ length: 31 }, () => serve(request(), env));
     while (underWay.length < 31) assert.equal(await Promise.race([turn("waits"), ...all]), "waits");
-    const beyond = request();
-    const { status, headers } = await serve(beyond, env);
-    assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
+    const cut = new ReadableStream({ pull: (controller) => controller.error(new Error("the client has left")) });
+    for (const beyond of [request(), new Request("https://a.example/one", { method: "POST", body: cut, duplex: "half" })]) {
+      const { status, headers } = await serve(beyond, env);
+      assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
+    }
     for (const { resolve, reject } of underWay.splice(0)) round === 0 ? reject(new Error("gone")) : resolve([200, ""]);
     assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
+  }
+});
+
+test("who opens a socket is told whether its object has failed or has no room for it", async (t) => {
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", 'semel-key:"k"\n', 5_000, ""], unavailable: (detail) => [503, `x-detail:${detail}\n`] });
+  for (const [answer, detail] of [[Promise.reject(new Error("gone")), "the object failed"], [new Response(null, { status: 503 }), "too many sockets are open on which nobody has said who they are"]]) {
+    const env = { SEMEL: { idFromName: (name) => name, get: () => ({ fetch: async () => answer }) } };
+    const { status, headers } = await serve(new Request("https://a.example/semel/v1/keys/k/socket"), env);
+    assert.deepEqual([status, headers.get("x-detail")], [503, detail]);
   }
 });
 
