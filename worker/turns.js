@@ -109,6 +109,7 @@ export class Turns {
 
   #begin(brought) {
     if (this.#asks()) this.#commit();
+    // Nearly all requests bring one item, for which `many` is not called.
     return brought?.length > 1 ? this.#givenTo([{ brought }])[0] : undefined;
   }
 

@@ -29,9 +29,9 @@ function object(many) {
 
 test("a request runs at once while no commit is under way", LIMIT, async () => {
   const { log, commit, together } = object();
-  const first = together("a");
+  assert.equal(together("a"), 1, "what it returns is no promise");
   assert.deepEqual(log, ["a"], "it runs before anything else does");
-  await first;
+  await turn();
   await commit();
   together("b");
   assert.deepEqual(log, ["a", "commit", "b"]);
@@ -373,6 +373,18 @@ test("what waits is bounded in number and in bytes, and its room is free again o
     end();
     assert.equal((await Promise.all(waiting)).length, 2);
   }
+});
+
+test("a request whose size is not told takes no room in bytes, and leaves the limit as it is", LIMIT, async () => {
+  const { log, turns, commit } = object();
+  const work = () => log.push("ran");
+  const busy = alone({ log, turns }, "busy");
+  const waiting = [turns.alone(work), turns.together(work), turns.together(work, undefined, 32 << 20)];
+  await assert.rejects(turns.together(work, undefined, 1), /too many requests wait/);
+  await busy.end();
+  await turn();
+  await commit();
+  assert.equal((await Promise.all(waiting)).length, 3);
 });
 
 test("only a waiting request takes room, which is free again after a failure and while the released work runs", LIMIT, async () => {
