@@ -73,8 +73,8 @@ export class SemelObject extends DurableObject {
       startedMs: this.#startedMs,
       crashed: (method) => {
         const answer = this.#crashed([method, undefined, undefined, "", undefined, Date.now()]);
-        // The answer becomes part of a batch's, so its line of the log must be written here.
-        if (answer[3] !== undefined) console.log(answer[3]);
+        // The answer becomes part of a batch's, so its line of the log must be written here. An answer of this kind always has one.
+        console.log(answer[3]);
         return answer;
       },
     },

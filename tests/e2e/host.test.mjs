@@ -112,6 +112,11 @@ test("an object reads what is stored before its first request, and sets the alar
   assert.deepEqual(alarms, [NOW + 5_000]);
 });
 
+test("an object that has nothing to wait for answers at once, and makes no promise", (t) => {
+  const { object: its } = object(t);
+  assert.deepEqual(its.ask("POST", "/one", "", "", new Uint8Array()), [200, "handled", undefined, undefined, 0]);
+});
+
 test("requests that wait for the start of an object are limited in bytes, whether alone, gathered or in batches", async (t) => {
   gatherBy(await natively("gathering.js"));
   t.after(() => gatherBy(undefined));
@@ -337,6 +342,17 @@ test("the alarm closes a socket whose token has ended, a leaving socket is close
   Object.assign(routerOf({}), { admit: trap });
   await its.webSocketMessage(socketOf("stranger"), "{}");
   assert.deepEqual([closed, restarts], [["stranger 4503"], 1]);
+});
+
+test("if it is not known in time who sends on a socket, the socket is closed as unavailable, and the log has nothing", async (t) => {
+  const closed = [];
+  const { object: its, lines } = object(t);
+  Object.assign(routerOf({}), { admit: () => [undefined, 8_000], signature_wanted: () => undefined });
+  t.after(() => delete routerOf({}).admit);
+  const asked = its.webSocketMessage({ readyState: 1, deserializeAttachment: () => ({ key: "k", address: "" }), close: (...why) => closed.push(why) }, "{}");
+  for (let passed = 0; passed <= 8_000; passed += 20) await turn(t.mock.timers.tick(20));
+  await asked;
+  assert.deepEqual([closed, lines()], [[[4503, "unavailable"]], []]);
 });
 
 test("a socket is refused with 503 while 100 are open whose clients are not known yet", async (t) => {
