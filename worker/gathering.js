@@ -86,6 +86,7 @@ const bytesOf = ([, pathname, search, lines, body]) => pathname.length + search.
 /** Makes the call for a group, and settles the promise of each change. Never rejects. */
 async function led(key, going, group, objectOf) {
   await come(group);
+  // If the group was full, changes go into a newer one already.
   if (going.next === group) going.next = undefined;
   let tell;
   try {

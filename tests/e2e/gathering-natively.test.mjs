@@ -106,3 +106,18 @@ test("a call that does not come back is waited for only until the last of its ca
   await pass(2_000);
   assert.deepEqual(ended, ["it is over"]);
 });
+
+test("a key is forgotten as soon as nothing of it is under way any more", async (t) => {
+  const { place, asked, pass } = await placed(t, "forgotten");
+  const { leave } = place();
+  const told = place().told;
+  await pass(0);
+  const forgotten = t.mock.method(Map.prototype, "delete").mock;
+  const keys = () => forgotten.calls.filter(({ result }) => result).map(({ arguments: [key] }) => key);
+  leave();
+  assert.deepEqual(keys(), []);
+  asked[0].resolve([[[200, "one"]], 7]);
+  await told;
+  await turn();
+  assert.deepEqual(keys(), ["forgotten"]);
+});
