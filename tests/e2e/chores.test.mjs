@@ -361,3 +361,11 @@ test("after a failed sweep the alarm is set at once, and effects that are found 
   await run;
   assert.deepEqual(its.alarms, [NOW + MINUTE, NOW + 5_000]);
 });
+
+test("the log says once that no registry is bound, and nothing if one is", async (t) => {
+  const { Chores } = await natively("chores.js?another");
+  const noted = t.mock.method(console, "log", () => {}).mock;
+  const says = [{ REGISTRY: {} }, {}, {}, { REGISTRY: {} }].map((env) => (new Chores({ storage: {} }, env), noted.callCount()));
+  assert.deepEqual(says, [0, 1, 1, 1]);
+  assert.match(noted.calls[0].arguments[0], /REGISTRY is not bound/);
+});
