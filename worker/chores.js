@@ -11,7 +11,7 @@
 import { attempted, guarded, note, noteOf } from "./module.js";
 import { shardOf } from "./objects.js";
 
-/** How long and how many pages one run sweeps. Then it sets the next alarm for at once. */
+/** How long and how many pages one run sweeps. Then it sets the next alarm for at once. The pages count if the clock is put back meanwhile. */
 const SWEEP_MS = 5_000;
 const SWEEP_PAGES = 2_000;
 /** The time limit of a report. */
