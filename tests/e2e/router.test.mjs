@@ -47,6 +47,34 @@ test("the room of a principal is free once requests are answered or fail, and wi
   }
 });
 
+test("an answer's line of the log is written when it leaves, and an answer without one writes none", async (t) => {
+  const noted = t.mock.method(console, "log", () => {}).mock;
+  given.glue.router ??= {};
+  for (const line of ["a line", undefined]) {
+    Object.assign(routerOf({}), { route: () => [401, "", undefined, line] });
+    assert.equal((await serve(new Request("https://a.example/one"), {})).status, 401);
+  }
+  assert.deepEqual(noted.calls.map((call) => call.arguments), [["a line"]]);
+});
+
+test("a listing of keys fails if a shard of the registry does, and the log says which", async (t) => {
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  const listed = [];
+  Object.assign(routerOf({}), {
+    route: () => [null, 'semel-principal:"semel:admin"\n', 5_000, true],
+    listed: (path, pages) => (listed.push(path, ...pages), [200, ""]),
+    unavailable: (_detail, reason) => [503, `x-reason:${reason}\n`],
+  });
+  const envOf = (list) => ({ REGISTRY: { idFromName: (name) => name, get: (shard) => ({ list: async (...asked) => list(shard, ...asked) }) } });
+  const ask = (list) => serve(new Request("https://a.example/semel/v1/admin/keys?limit=1"), envOf(list));
+  assert.equal((await ask((shard, ...asked) => [shard, ...asked])).status, 200);
+  const path = "/semel/v1/admin/keys?limit=1";
+  assert.deepEqual(listed, [path, ["0", 0, path], ["1", 1, path]]);
+  const { status, headers } = await ask((shard) => (shard === "1" ? Promise.reject(new Error("gone")) : []));
+  assert.deepEqual([status, headers.get("x-reason")], [503, "the object failed: Error: shard 1 of the registry: gone"]);
+});
+
 test("who opens a socket is told whether its object has failed or has no room for it", async (t) => {
   t.mock.method(console, "log", () => {});
   given.glue.router ??= {};
