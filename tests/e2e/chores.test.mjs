@@ -369,3 +369,11 @@ test("the log says once that no registry is bound, and nothing if one is", async
   assert.deepEqual(says, [0, 1, 1, 1]);
   assert.match(noted.calls[0].arguments[0], /REGISTRY is not bound/);
 });
+
+test("a key that has nothing to report tells the registry nothing, and writes nothing to the log", async (t) => {
+  const { chores, log, notes, pass } = key(t, { registry: () => assert.fail("it is told something") });
+  const done = chores.alarm();
+  await pass(100);
+  await done;
+  assert.deepEqual([log.includes("report"), log.includes("reported"), notes()], [true, false, []]);
+});
