@@ -58,6 +58,20 @@ test("a message whose id was acknowledged meanwhile is acknowledged if it is kno
   const problem = (members) => [410, 'semel-status:acknowledged\nsemel-key:"k"\n', bytesOf(JSON.stringify({ code: "acknowledged", retry: "never", ...members }))];
   assert.deepEqual((await consumed(t, problem({ executed: "yes" }))).slice(0, 2), [["ack"], []]);
   assert.equal((await consumed(t, problem({ executed: "unknown" })))[1].length, 1);
+  const [, [reason]] = await consumed(t, problem({ code: "outcome-expired", executed: "yes" }));
+  assert.deepEqual([reason.code, reason.executed], ["outcome-expired", "yes"], "nobody knows whether it was refused");
+});
+
+test("the log has why a message is a dead letter, also where no queue takes letters, but no answer of a handler", async (t) => {
+  const logged = () => console.log.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message);
+  const problem = [404, "semel-status:not-found\n", bytesOf(JSON.stringify({ code: "not-found", executed: "no", retry: "after-fix", detail: "nothing handles this" }))];
+  const said = 'a message of the queue q is a dead letter: {"message":"one","code":"not-found","status":404,"executed":"no","retry":"after-fix","detail":"nothing handles this"}';
+  for (const [deadLetters, ended] of [["DEAD_LETTERS", "ack"], ["UNBOUND", 5]]) {
+    const [done, letters] = await consumed(t, problem, {}, { deadLetters });
+    assert.deepEqual([done, letters.length, logged()], [[ended], ended === "ack" ? 1 : 0, [said]]);
+  }
+  const [, [{ detail }]] = await consumed(t, [400, "semel-status:executed\n", bytesOf("a secret")]);
+  assert.deepEqual([detail, logged()], ["a secret", ['a message of the queue q is a dead letter: {"message":"one","code":"refused","status":400,"executed":"yes","retry":"never"}']]);
 });
 
 const EXECUTED = [200, "semel-status:executed\n", bytesOf("x")];
