@@ -118,7 +118,7 @@ function wordsOf(thrown) {
 
 /** The reason why a message with this outcome is a dead letter; undefined: it is none. */
 function refusal(status, text) {
-  if (status >= 200 && status < 300) return undefined;
+  if (status < 300) return undefined;
   return { code: "refused", status, executed: "yes", retry: "never", detail: text.slice(0, DETAIL_CHARS_MAX) };
 }
 
