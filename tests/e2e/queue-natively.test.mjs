@@ -92,6 +92,24 @@ test("a member is one escaped segment of the path; if it is empty, fractional or
   }
 });
 
+test("a text or null has no members, and what a path function returns must be a path", async (t) => {
+  const invalid = { code: "message-invalid", executed: "no", retry: "after-fix" };
+  for (const body of ["text", null]) {
+    assert.deepEqual((await consumed(t, EXECUTED, { body }, { path: "/{length}" }))[1], [{ ...invalid, detail: "TypeError: the body has no length that is a text or a whole number" }]);
+  }
+  for (const path of [undefined, 5, ["/a"], "a", Promise.resolve("/a")]) {
+    assert.deepEqual((await consumed(t, EXECUTED, {}, { path: () => path }))[1], [{ ...invalid, detail: "TypeError: the path of a message begins with /" }]);
+  }
+});
+
+test("a request's content type says whether its message is text, bytes of any kind, or JSON", async (t) => {
+  const bytes = new Uint8Array([1, 2]);
+  for (const [body, type] of [["a", "text/plain; charset=utf-8"], [bytes, "application/octet-stream"], [bytes.buffer, "application/octet-stream"], [new DataView(bytes.buffer), "application/octet-stream"], [[1], "application/json"]]) {
+    const [, , [[, , , lines]]] = await consumed(t, EXECUTED, { body }, { path: () => "/a" });
+    assert.ok(lines.startsWith(`content-type:${type}\n`), lines);
+  }
+});
+
 test("an id is a text of 1 to 255 characters, else a dead letter says why in at most 1,000 characters", async (t) => {
   const of = (id) => consumed(t, EXECUTED, {}, { id: () => id });
   const throws = () => {
