@@ -143,9 +143,15 @@ test("an answer from outside counts by its status and first 4 KiB; no redirect i
     await its.begin();
     await its.pass(ms);
     assert.deepEqual(its.told, [[1, 10, 202, "", text]]);
-    assert.deepEqual([isEnded, its.calls[0].redirect, its.calls[0].headers.get("idempotency-key")], [body !== null, "manual", '"x"']);
+    const [{ url, redirect, headers }] = its.calls;
+    assert.deepEqual([isEnded, url, redirect, headers.get("idempotency-key")], [body !== null, OUTSIDE[2], "manual", '"x"']);
     t.mock.reset();
   }
+  // A connection that breaks in the body: that can't be cancelled either, which nobody needs to know.
+  const its = sender(t, { next: [OUTSIDE], outside: async () => new Response(new ReadableStream({ pull: (controller) => controller.error(new Error("gone")) }), { status: 202 }) });
+  await its.begin();
+  await its.pass(0);
+  assert.deepEqual(its.told, [[1, 10, 202, "", ""]]);
 });
 
 test("effects that wait are asked for again after a second, by a single timer; if none waits there is no timer", async (t) => {

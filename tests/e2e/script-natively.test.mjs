@@ -132,10 +132,11 @@ test("a handler sees both values of a header that another key has sent twice", a
   assert.deepEqual(handle(object, "POST", "/", "x-one:1\nx-two:3\nx-one:2\n", new Uint8Array(), 0, "key", "alice"), [200, "content-type:text/plain; charset=utf-8\n", "1, 2"]);
 });
 
-test("a status is a whole number from 100 to 599, and the error shows what it was instead", async () => {
+test("a status is a whole number from 100 to 599, the name of a header a text, and the error shows what it was instead", async () => {
   const { answerOf } = await natively("script/answers.js");
   for (const status of [100, 599]) assert.deepEqual(answerOf({ status }), [status, "", undefined]);
   for (const [status, shown] of [[99, "99"], [600, "600"], [200.5, "200.5"], [NaN, "NaN"], ["200", '"200"'], [undefined, "undefined"], [null, "null"]]) {
     assert.throws(() => answerOf({ status }), new TypeError(`handle gave the status ${shown}: it is a number, such as 200`));
   }
+  assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
 });
