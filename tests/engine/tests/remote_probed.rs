@@ -1,8 +1,20 @@
 //! Requests that are executed elsewhere and are in doubt: what a probe finds or proves.
 
 use semel_core::server::engine::remote::Call as Sent;
-use semel_support::START_MS;
-use semel_support::elsewhere::{answered, dispatched, lost, order, probe, refused, sent_again_after};
+use semel_core::server::handler::Policy;
+use semel_support::elsewhere::{Elsewhere, answered, dispatched, lost, order, probe, refused, sent_again_after};
+use semel_support::{Call, START_MS, World, look_up};
+
+/// Sends an attempt. A probe finds nothing, which proves that nothing is there, so the request is sent for the `times`th time.
+#[track_caller]
+fn sent_at_once(world: &mut World<Elsewhere>, call: &Call, times: i64) -> Sent {
+    world.send(call);
+    let probed = world.take_call().expect("a probe");
+    world.settle(call, &probed, answered(404, ""));
+    let sent = world.take_call();
+    assert_eq!(sent, Some(Sent::Dispatch { times }));
+    Sent::Dispatch { times }
+}
 
 /// A probe has proven that the first request left nothing, so the answer to the second one is the first answer.
 #[test]
@@ -86,6 +98,56 @@ fn after_a_long_call_a_404_to_a_probe_proves_nothing_before_ten_more_seconds() {
         let again = sent_again_after(&mut world, &call, needs_ms, &format!("after {lasted_s} s"));
         assert_eq!(again, Sent::Dispatch { times: 2 });
     }
+}
+
+/// The other side could not be connected to after the probe. What the probe has proven still holds, in the next object too.
+#[test]
+fn a_request_that_surely_did_not_leave_after_a_proof_is_sent_at_once_when_a_probe_finds_nothing() {
+    let mut world = probe();
+    let call = order("a");
+    let first = dispatched(&mut world, &call, 1);
+    world.settle(&call, &first, lost());
+    world.pass_s(30);
+    for times in [2, 3] {
+        let again = sent_at_once(&mut world, &call, times);
+        let told = world.settle(&call, &again, refused());
+        told.is_problem(503, "unavailable", "unknown", "same-id");
+        assert_eq!(told.log(), Some("in doubt: connection refused"));
+        world.restart();
+    }
+    let last = sent_at_once(&mut world, &call, 4);
+    // This time it may have left, so nothing is proven any more.
+    world.settle(&call, &last, lost());
+    assert_eq!(sent_again_after(&mut world, &call, 30_000, "it was sent"), Sent::Dispatch { times: 5 });
+}
+
+/// The record has an earlier time then, and the object ends, and its machine's clock is put back.
+#[test]
+fn the_clock_of_a_key_does_not_go_back_behind_a_call_that_could_not_be_sent_after_a_proof() {
+    let mut world = probe();
+    let call = order("a");
+    let first = dispatched(&mut world, &call, 1);
+    world.settle(&call, &first, lost());
+    world.pass_s(30);
+    let again = sent_at_once(&mut world, &call, 2);
+    let told_ms = world.settle(&call, &again, refused()).now_ms();
+    world.restart();
+    world.wall_ms -= 20_000;
+    assert!(world.send(&look_up("b")).now_ms() >= told_ms);
+}
+
+/// It could not be sent after the proof, and then a deployment says that the effect may need longer.
+#[test]
+fn a_proof_by_a_shorter_settle_time_holds_once_the_rest_of_the_longer_one_has_passed() {
+    let mut world = probe();
+    let call = order("a");
+    let first = dispatched(&mut world, &call, 1);
+    world.settle(&call, &first, lost());
+    let again = sent_again_after(&mut world, &call, 30_000, "it was sent");
+    world.settle(&call, &again, refused());
+    world.restart();
+    *world.handler.policy.borrow_mut() = Policy::Probe { path: "/orders/1".to_owned(), timeout_s: 20, settle_s: 40 };
+    assert_eq!(sent_again_after(&mut world, &call, 10_000, "ten seconds more"), Sent::Dispatch { times: 3 });
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::server::attempt::doubt::{in_flight, outcome_unknown};
 use crate::server::attempt::turn::{Identified, Loaded, Turn};
 use crate::server::config::OUTCOME_BODY_BYTES_MAX;
 use crate::server::handler::Policy;
-use crate::server::storage::record::{Outcome, State};
+use crate::server::storage::record::{Finds, Outcome, Record, State};
 use crate::server::storage::retention::after_s;
 use crate::server::storage::rows;
 use crate::server::storage::schema;
@@ -71,9 +71,8 @@ impl Turn<'_> {
             (_, Ended::Unreachable(reason)) if called_times == 1 => {
                 self.settle_unreachable(loaded, &identified, &reason)
             }
-            (_, Ended::Unknown(reason) | Ended::Unreachable(reason)) => {
-                self.settle_unknown(loaded, &identified, &reason)
-            }
+            (_, Ended::Unreachable(reason)) => self.settle_unsent(loaded, &identified, &reason),
+            (_, Ended::Unknown(reason)) => self.settle_unknown(loaded, &identified, &reason),
         }
     }
 
@@ -126,10 +125,7 @@ impl Turn<'_> {
         let policy = self.policy(loaded)?;
         let problem = match policy {
             Policy::Report => outcome_unknown(),
-            Policy::Resend { .. } | Policy::Probe { .. } => Problem::new(
-                Code::Unavailable,
-                "the upstream gave no outcome; send the same request again: it finds out, or executes it",
-            ),
+            Policy::Resend { .. } | Policy::Probe { .. } => no_outcome(),
         };
         // If the process stood still, the call may have lasted until now. So the time that the request may need after its
         // call begins only now.
@@ -138,6 +134,30 @@ impl Turn<'_> {
             Policy::Report | Policy::Resend { .. } => i64::MIN,
         };
         let answer = self.still_in_doubt_since(loaded, identified, problem, sent_ms)?;
+        Ok(answer.with_log(format!("in doubt: {reason}")))
+    }
+
+    /// It was to be sent again, and nothing was sent. If that was because a probe had proven that there is nothing, the
+    /// proof still holds. So the request counts as one that was sent just long enough ago for a proof.
+    fn settle_unsent(
+        &self,
+        loaded: &mut Loaded,
+        identified: &Identified<'_>,
+        reason: &str,
+    ) -> Result<Answer, SqlError> {
+        let (mut seen, now_ms) = (identified.found.clone(), self.instant.now_ms);
+        let (
+            Policy::Probe { settle_s, .. },
+            Some(Record { at_ms, state: State::Dispatched { finds: Finds::Asked(proves_ms), .. }, .. }),
+        ) = (self.policy(loaded)?, &mut seen)
+        else {
+            return self.settle_unknown(loaded, identified, reason);
+        };
+        *at_ms = after_s(now_ms, -settle_s).min(*at_ms);
+        *proves_ms = now_ms;
+        // The record's former instant was what kept the clock durable: the fence does so now.
+        let aside = Aside { seen: seen.map(|record| (identified.id, record)), fence: true, ..Aside::default() };
+        let answer = self.refuse(loaded, &no_outcome(), Some(identified.id), aside)?;
         Ok(answer.with_log(format!("in doubt: {reason}")))
     }
 
@@ -161,6 +181,11 @@ impl Turn<'_> {
         *loaded = work.after;
         Ok(unreached(reason))
     }
+}
+
+fn no_outcome() -> Problem {
+    let detail = "the upstream gave no outcome; send the same request again: it finds out, or executes it";
+    Problem::new(Code::Unavailable, detail)
 }
 
 /// Whether an answer to a request that was sent again says nothing about the first time. A login or a limit in front of

@@ -134,7 +134,8 @@ pub struct Record {
     /// When the request was first sent, in Unix seconds.
     pub first_sent_s: Option<i64>,
     /// The key's clock at the last change of the state, in Unix ms. If the call of a dispatched request ended later than
-    /// it was allowed to, this is the end of the call less the time that a call may take.
+    /// it was allowed to, this is the end of the call less the time that a call may take. If nothing was sent after a
+    /// probe had proven that there is nothing, it is the time before which the last request must have left for that.
     pub at_ms: i64,
     /// The latest deadline of all its attempts.
     pub deadline: LatestDeadline,
