@@ -103,8 +103,11 @@ impl Routes {
         for source in &route.id_from {
             match source {
                 Source::Body => add(&request.body),
-                Source::Member(name) => add(member(&request.body, name)?.as_bytes()),
-                Source::Header(name) => add(request.headers.combined(name)?.as_bytes()),
+                // What is empty tells no request from another.
+                Source::Member(name) => add(member(&request.body, name).filter(|text| !text.is_empty())?.as_bytes()),
+                Source::Header(name) => {
+                    add(request.headers.combined(name).filter(|value| !value.is_empty())?.as_bytes());
+                }
             }
         }
         let mut id = MADE.to_owned();
@@ -276,6 +279,21 @@ mod tests {
             Policy::Probe { path: "/orders/one".to_owned(), timeout_s: 25, settle_s: 30 }
         );
         assert_eq!(routes.policy(&request("POST", "/elsewhere", ""), 25), Policy::Report);
+    }
+
+    /// As a client sends it whose field was left empty: two orders with the same body would be one.
+    #[test]
+    fn no_id_is_made_of_an_empty_member_or_header() {
+        let routes =
+            routes(r#"[{"path":"/orders","idFrom":["body.ref"]}, {"path":"/parcels","idFrom":["header.x-ref"]}]"#);
+        let id = |path: &str, headers: &[(&str, &str)], body: &str| {
+            let headers = Headers::from_iter(headers.iter().copied());
+            let path = Path::new(path, "").expect("a path");
+            routes.id(&Principal::default(), &Request { method: Method::Post, path, headers, body: body.into() })
+        };
+        assert_eq!(id("/orders", &[], r#"{"ref":""}"#), None);
+        assert_eq!(id("/parcels", &[("x-ref", "")], ""), None);
+        assert!(id("/orders", &[], r#"{"ref":"0"}"#).is_some() && id("/parcels", &[("x-ref", "0")], "").is_some());
     }
 
     #[test]
