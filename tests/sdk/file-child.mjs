@@ -1,7 +1,9 @@
 // A process that uses a file store until it is killed: `node file-child.mjs WHAT FOLDER …`.
 
 import { rmSync, writeSync } from "node:fs";
+import * as fs from "node:fs/promises";
 import { fileStore } from "../../sdk/npm/file.js";
+import { FileStore } from "../../sdk/npm/file/store.js";
 import { Semel } from "../../sdk/npm/node.js";
 
 const [what, folder, ...args] = process.argv.slice(2);
@@ -61,6 +63,15 @@ const does = {
     await store.presence(owner).alive();
     say("lives");
     setInterval(() => {}, 1_000);
+  },
+
+  /** Begins to open the folder, and stays where its name there is written but is not there yet. Prints that. */
+  begin() {
+    const rename = () => {
+      say("begins");
+      return new Promise(() => setInterval(() => {}, 1_000));
+    };
+    new FileStore(folder, { busyMs: 10_000, fs: { ...fs, rename } }).load();
   },
 
   /** Makes deposits, all at once, and prints each that is answered. It closes nothing. */

@@ -101,6 +101,25 @@ test("a store gets the folder of a killed holder at once, and the change of that
   assert.deepEqual(await textsIn(store), { a: "1" });
 });
 
+test("processes that are killed while they begin to open a folder leave nothing in it for good", { timeout: 60_000 }, async (t) => {
+  const folder = folderOf(t);
+  await look(folder);
+  const before = readdirSync(folder);
+  for (let n = 0; n < 3; n += 1) {
+    const dying = child(t, "begin", folder);
+    await dying.said(1);
+    await dying.kill();
+  }
+  const living = child(t, "begin", folder);
+  await living.said(1);
+  await look(folder);
+  // Only what the living one has begun.
+  assert.deepEqual(readdirSync(folder).filter((name) => !before.includes(name)).map((name) => name.split(".")[0]).sort(), ["socket", "tmp"]);
+  await living.kill();
+  await look(folder);
+  assert.deepEqual(readdirSync(folder), before);
+});
+
 test("a stopped holder keeps the folder: the calls of others are store-blocked until it goes on", async (t) => {
   const folder = folderOf(t);
   const holder = child(t, "signal", folder, "SIGSTOP");

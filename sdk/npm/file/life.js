@@ -88,12 +88,16 @@ function socketOf(folder, instance) {
   return IS_LINUX && Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX ? path : undefined;
 }
 
+/** The identity that a text is; undefined if it is none. */
+export function identityOf(text) {
+  const identity = readOr(() => JSON.parse(text));
+  return Number.isSafeInteger(identity?.pid) && identity.pid > 0 && typeof identity.instance === "string" ? identity : undefined;
+}
+
 /** Reads an identity from the file `name`. */
 export function readIdentity(text, name) {
-  const identity = readOr(() => JSON.parse(text));
-  if (!Number.isSafeInteger(identity?.pid) || identity.pid <= 0 || typeof identity.instance !== "string") {
-    throw new StoreError("store-damaged", `${name} is damaged: it names no process. Remove it once no process uses the folder`);
-  }
+  const identity = identityOf(text);
+  if (identity === undefined) throw new StoreError("store-damaged", `${name} is damaged: it names no process. Remove it once no process uses the folder`);
   return identity;
 }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { unlinkSync } from "node:fs";
 import { StoreError } from "semel";
 import { linkAs, removeName, textOf } from "./disk.js";
-import { isDead, readIdentity } from "./life.js";
+import { identityOf, isDead, readIdentity } from "./life.js";
 
 const OWNER = /^[\w-]{1,64}$/;
 
@@ -49,11 +49,13 @@ export async function livingOwners(fs, folder) {
 export async function bury(fs, folder) {
   await livingOwners(fs, folder);
   for (const name of await fs.readdir(folder)) {
-    const [, kind, instance] = /^(self|want)\.(.+)$/.exec(name) ?? [];
+    const [, kind, instance] = /^(self|want|tmp)\.(.+)$/.exec(name) ?? [];
     if (instance === undefined) continue;
     const text = await textOf(fs, join(folder, name));
-    if (text === undefined || !(await isDead(readIdentity(text, name), folder))) continue;
+    // A store begins with its identity under a temporary name, when it listens already. What else is under such a name, or half of it, tells nothing.
+    const identity = text === undefined || kind === "tmp" ? identityOf(text) : readIdentity(text, name);
+    if (identity === undefined || !(await isDead(identity, folder))) continue;
     if (kind === "want") await removeName(fs, join(folder, name));
-    else for (const each of [`tmp.${instance}`, `want.${instance}`, name, `socket.${instance}`]) await removeName(fs, join(folder, each));
+    else for (const each of [`tmp.${instance}`, `want.${instance}`, `self.${instance}`, `socket.${instance}`]) await removeName(fs, join(folder, each));
   }
 }
