@@ -53,9 +53,9 @@ export const OPTIMISE = [
   ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
 /**
- * Line breaks in a script that may throw, for some 20 bytes: for an uncaught error, Node shows the line that threw, which would be the whole script.
+ * Line breaks in a script that may throw, for some 15 bytes: for an uncaught error, Node shows the line that threw, which would be the whole script.
  */
-const LINES = { semicolons: false, max_line_len: 500 };
+const LINES = { semicolons: false, max_line_len: 800 };
 /** The module before it is optimised, while its functions still have names. */
 export const NAMED_MODULE = join(BUILD, "sdk.wasm");
 const NAMED_SESSION = join(BUILD, "session.wasm");
@@ -149,7 +149,9 @@ async function bundleOwn(source, name, format, short) {
 async function shrink(path, isModule, format = {}) {
   // Loaded only now, because most starts need no build.
   const { minify } = await import("terser");
-  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress: { passes: 3, hoist_funs: true }, format });
+  // `unsafe_arrows` would break a function that is called with `new`, of which there is none.
+  const compress = { passes: 3, hoist_funs: true, unsafe_arrows: true };
+  const { code } = await minify(await readFile(path, "utf8"), { module: isModule, toplevel: true, ecma: 2020, compress, format });
   await writeFile(path, code);
 }
 

@@ -111,7 +111,7 @@ export class Machine {
   async overview() {
     const rows = await this.#rows();
     const lines = new Reader(this.#call(OVERVIEW, rows.length, rows)).text();
-    return lines === "" ? [] : lines.split("\n").map((line) => line.split("\t"));
+    return lines ? lines.split("\n").map((line) => line.split("\t")) : [];
   }
 
   close() {
@@ -229,7 +229,7 @@ export class Machine {
   async #rows() {
     // Not `instanceof Uint8Array`: a row may come from another window, such as the frame of indexeddb.js.
     const rows = await this.#store.load();
-    if (!Array.isArray(rows) || !rows.every((row) => typeof row?.[0] === "string" && row[1]?.buffer)) throw unreadable();
+    if (!rows?.every?.((row) => typeof row?.[0] === "string" && row[1]?.buffer)) throw unreadable();
     return rows;
   }
 

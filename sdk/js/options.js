@@ -40,7 +40,7 @@ export function setupOf(options) {
   if (store !== undefined && !["load", "change", "remove"].every((name) => typeof store?.[name] === "function")) {
     throw new TypeError("semel: a store has the methods load, change and remove");
   }
-  if (!/string|number|function/.test(typeof salt)) throw new TypeError("semel: salt is a string, a number or a function");
+  if (!/string|number|function/.test(typeof salt)) throw new TypeError("semel: salt is a string or a number or a function");
   // `new Headers(promise)` would silently be empty.
   if (headers?.then) throw new TypeError("semel: headers is a promise");
   // A value is checked and copied now; a function is called for each attempt.

@@ -258,10 +258,10 @@ export class Outbox extends View {
 
   /** Removes a caller. Returns whether it was the last. */
   #leave(requestId, caller) {
-    const others = this.#callers.get(requestId)?.filter((other) => other !== caller);
-    if (others?.length) this.#callers.set(requestId, others);
+    const others = (this.#callers.get(requestId) ?? []).filter((other) => other !== caller);
+    if (others.length) this.#callers.set(requestId, others);
     else this.#callers.delete(requestId);
-    return !others?.length;
+    return !others.length;
   }
 
   /** What the module asks for. */
