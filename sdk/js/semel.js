@@ -46,7 +46,7 @@ export class Outbox extends View {
   onpaused;
 
   /** Opens the outbox, and goes on with unfinished requests. `load()` gives the module; `sessions()` loads the code of sessions. */
-  static async open(options, load, sessions) {
+  static async open(options = {}, load, sessions) {
     const setup = { ...setupOf(options), later: sessions };
     const semel = new this(setup, await load());
     await semel.#start(options);

@@ -17,6 +17,12 @@ test("open refuses a url that is not an http or https origin", async () => {
   }
 });
 
+test("open without options says that the url is missing", async () => {
+  const error = await rejection(Semel.open());
+  is(error, "TypeError");
+  assert.match(error.message, /^semel: url /);
+});
+
 test("open takes an origin in each of its forms, and sends to it", async (t) => {
   for (const [url, origin] of [
     ["https://worker.test", "https://worker.test"],
