@@ -151,9 +151,11 @@ function attempt(act) {
  * Opens a connection to a window's IndexedDB. `lost` is called when it can't be used any more. `missed` is called if there was a store and it is gone:
  * a mark in `localStorage`, which outlives a deleted database, tells.
  */
-function connect({ indexedDB }, name, lost, missed) {
+function connect(from, name, lost, missed) {
   let isOver;
   const opening = new Promise((resolve, reject) => {
+    // Here, because Firefox may throw already for the name: then it is a rejection.
+    const indexedDB = from.indexedDB;
     if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
     const request = indexedDB.open(name, VERSION);
     request.onupgradeneeded = () => {

@@ -55,6 +55,12 @@ test("open without an IndexedDB that can be used is store-unavailable", LIMIT, a
     return request;
   }));
   assert.deepEqual(await refused(page), ["store-unavailable", "InvalidStateError"]);
+  // Firefox, in a frame of another site if the user has all cookies of other sites blocked, throws already for the name.
+  const refuse = () => {
+    throw new DOMException("The operation is insecure.", "SecurityError");
+  };
+  await page.tab.evaluate((refuse) => Object.defineProperty(window, "indexedDB", { get: eval(refuse), configurable: true }), `(${refuse})`);
+  assert.deepEqual(await refused(page), ["store-unavailable", "SecurityError"]);
   await page.tab.evaluate(() => Object.defineProperty(window, "indexedDB", { value: undefined }));
   assert.deepEqual(await refused(page), ["store-unavailable", undefined]);
 });
