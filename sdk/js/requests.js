@@ -10,6 +10,13 @@ const WITHOUT_BODY = [204, 205];
 /** The largest body that a key takes. A larger one would be refused for good, and hold up all later requests. */
 const BODY_BYTES_MAX = 1 << 20;
 
+/** The members of `init`, also those that it inherits: it may be a Request, which has no members of its own. */
+export function membersIn(init) {
+  const members = {};
+  for (const name in init) members[name] = init[name];
+  return members;
+}
+
 /** Method, headers and body as `fetch` would read them. A stream is kept apart, because some browsers can't put one into a Request. */
 export function normalised(ownOrigin, input, init) {
   // Through a Response, which throws if part of the stream was read already.

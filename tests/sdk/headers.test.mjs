@@ -265,6 +265,24 @@ test("fetch takes a Request: its method, headers, body and signal count, unless 
   assert.equal((await rejection(semel.fetch(new Request(url, { method: "POST", signal: giveUp.signal })))).code, "cancelled");
 });
 
+test("fetch takes a Request, or an object that inherits its members, as init: no change becomes a read", async (t) => {
+  const { semel, server } = await outbox(t);
+  const request = new Request("https://elsewhere.test/", { method: "PUT", body: "own", headers: { "content-type": "text/own" } });
+  await semel.fetch("/accounts/a/deposit", request);
+  const presets = { method: "POST", headers: { "content-type": "text/preset" }, key: "k" };
+  await semel.fetch("/accounts/a/deposit", Object.assign(Object.create(presets), { body: "inherits" }));
+  assert.deepEqual(
+    server.attempts.map(({ method, path, body, headers }) => [method, path, body, headers.get("content-type"), headers.get("semel-key")]),
+    [
+      ["PUT", "/accounts/a/deposit", "own", "text/own", null],
+      ["POST", "/accounts/a/deposit", "inherits", "text/preset", '"k"'],
+    ],
+  );
+  const stopped = new Request("https://elsewhere.test/", { method: "POST", signal: AbortSignal.abort() });
+  assert.equal((await rejection(semel.fetch("/accounts/a/deposit", stopped))).name, "AbortError");
+  assert.equal(server.of("read").length, 0);
+});
+
 test("semel.fetch works without a receiver and without init", async (t) => {
   const { semel, server } = await outbox(t);
   const { fetch } = semel;
