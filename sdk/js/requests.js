@@ -10,6 +10,9 @@ const WITHOUT_BODY = [204, 205];
 /** The largest body that a key takes. A larger one would be refused for good, and hold up all later requests. */
 const BODY_BYTES_MAX = 1 << 20;
 
+/** Keeps what has a signal for as long as there is the signal: Node aborts the signal of a Request that others abort only while there is the Request. */
+export const holders = new WeakMap();
+
 /** The members of `init`, also those that it inherits: it may be a Request, which has no members of its own. */
 export function membersIn(init) {
   const members = {};

@@ -13,7 +13,7 @@ import { indexedDbStore } from "./indexeddb.js";
 import { ANSWERED, CLOSED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ONLINE, REQUEST, RESUME, RESUME_ALL, TICKET_OF, WATCH } from "./machine.js";
 import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
-import { bodyOf, CHANGES, membersIn, normalised, responseOf, storable } from "./requests.js";
+import { bodyOf, CHANGES, holders, membersIn, normalised, responseOf, storable } from "./requests.js";
 import { inTime, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
@@ -119,6 +119,7 @@ export class Outbox extends View {
   /** Bound, like `fetch` itself: libraries that take a `fetch` call it without a receiver. */
   fetch = async (input, init) => {
     const { key: named, id, salt = this.#setup.salt, signal = input.signal, ordered = this.#setup.ordered, ...rest } = membersIn(init);
+    if (signal) holders.set(signal, init instanceof Request ? init : input);
     const key = encodedKey(named);
     checked("ordered", ordered);
     if (id !== undefined) checkId(id);

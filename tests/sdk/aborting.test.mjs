@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { changes, isCancelled, pausing, refuse } from "./giving-up.mjs";
 import { Rows, Stub, deposit, hang, lost, outbox, rejection, until, within } from "./stub.mjs";
 
@@ -216,6 +218,30 @@ test("a call aborted from a listener or the headers function, which then closes,
     await outbox(t, { store, server, onrecovered: (one) => void recovered.push(one) });
     isCancelled((await until(() => recovered[0], `it is recovered: ${where}`)).error, requestId);
     assert.deepEqual([server.runs.size, recovered.length], [ran, 1], where);
+  }
+});
+
+test("a change or a read made with a Request is aborted by that one's signal, even if the Request was collected as garbage", async (t) => {
+  const { semel, server } = await outbox(t);
+  server.each = (call, serve) => ({ change: () => server.problem(call.key, 503, "unavailable"), read: hang })[call.kind]?.() ?? serve();
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc");
+  const url = "https://worker.test/accounts/a/deposit";
+  const calls = [(init) => [new Request(url, init)], (init) => [new URL(url), new Request(url, init)]];
+  for (const method of ["POST", "GET"]) {
+    for (const given of calls) {
+      const giveUp = new AbortController();
+      const sent = server.calls.length;
+      const rejected = rejection(semel.fetch(...given({ method, signal: giveUp.signal })));
+      await until(() => server.calls.slice(sent).some(({ kind }) => ["change", "read"].includes(kind)), "it is sent");
+      // In Node, the signal of a Request follows the given one only as long as there is the Request.
+      for (let turn = 0; turn < 5; turn += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        collect();
+      }
+      giveUp.abort();
+      assert.equal((await rejected).name, method === "POST" ? "CancelledError" : "AbortError", `${method} ${given}`);
+    }
   }
 });
 
