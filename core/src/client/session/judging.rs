@@ -137,15 +137,17 @@ impl Session {
                         }
                     }
                 }
-                // The request was given up meanwhile.
-                Verdict::Pause(_) if !was_cancellation && !is_for_credentials(&answer) && self.is_given_up(ticket) => {
-                    self.wait(now_ms, 0);
+                Verdict::Pause(failure) if frame.is_batch && !was_cancellation && is_of_batch(&failure) => {
+                    self.leave_alone(ticket);
                 }
-                // Only for credentials is it worth waiting.
-                Verdict::Pause(failure) if was_cancellation && !is_for_credentials(&answer) => {
-                    self.let_go(ticket, failure);
+                // It was given up, so only for credentials is it worth waiting.
+                Verdict::Pause(failure) if self.is_given_up(ticket) && !is_for_credentials(&answer) => {
+                    if was_cancellation || self.requests.get(&ticket).is_some_and(|request| request.ran_anyway) {
+                        self.let_go(ticket, failure);
+                    } else {
+                        self.wait(now_ms, 0);
+                    }
                 }
-                Verdict::Pause(failure) if frame.is_batch && is_of_batch(&failure) => self.leave_alone(ticket),
                 Verdict::Pause(failure) => self.pause(now_ms, ticket, failure),
             }
             is_first = false;
@@ -158,7 +160,7 @@ impl Session {
     }
 
     fn is_given_up(&self, ticket: Ticket) -> bool {
-        self.requests.get(&ticket).is_some_and(|request| request.leaves_as_cancellation())
+        self.requests.get(&ticket).is_some_and(|request| request.is_cancelling)
     }
 
     /// Whether the key has no room because an acknowledgement is missing. The next attempt then carries it.
@@ -214,7 +216,8 @@ impl Session {
         }
     }
 
-    /// The request was given up, but its place can't be closed. Nothing after it can run in this epoch.
+    /// The request was given up, but its place can't be closed, or something ran there whose outcome can't be had: it may
+    /// have been another's request. Nothing after it is certain to run in this epoch.
     fn let_go(&mut self, ticket: Ticket, failure: Failure) {
         let place = self.requests.get(&ticket).and_then(|request| request.entry.place);
         let failure = Failure { executed: Executed::Unknown, ..failure };

@@ -143,6 +143,47 @@ fn a_cancellation_that_is_refused_for_good_ends_the_session_and_leaves_its_reque
     assert_eq!((told(&tab).len(), rows.len(), tab.session.wakes_at()), (0, 0, None));
 }
 
+/// After a restore of the key, or in a copy of a running process, another request may have the place.
+#[test]
+fn a_request_whose_place_another_request_has_can_be_given_up_and_ends_the_session() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    let mut copy = tab.sent[0].clone();
+    copy.request = Draft { body: "other".into(), ..(*copy.request).clone() }.into();
+    server.serve(&copy);
+    tab.call(&mut rows, "unsent");
+    tab.arrives(&mut server, &mut rows);
+    assert_eq!(told(&tab), [("fingerprint-mismatch", Executed::Unknown)]);
+    // Its place can't be closed, since something ran there, and what ran is not this request.
+    gives_up(&mut tab, &mut rows, ticket);
+    tries(&mut tab, &mut server, &mut rows, 3);
+    assert_eq!(tab.failure("x"), ("fingerprint-mismatch", Executed::Unknown));
+    assert_eq!(tab.failure("unsent"), ("fingerprint-mismatch", Executed::No));
+    assert_eq!((told(&tab).len(), rows.len(), tab.session.wakes_at()), (1, 0, None));
+    let mut next = Tab::open("b", &mut server, &mut rows, &[]);
+    next.call(&mut rows, "y");
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((next.body("y"), server.effects), ("ran y".into(), vec!["other".to_owned(), "y".into()]));
+}
+
+#[test]
+fn a_request_that_ran_and_was_given_up_waits_for_credentials_to_get_its_outcome() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    let ticket = tab.call(&mut rows, "x");
+    let lost = tab.lose(&mut rows);
+    server.serve(&lost);
+    gives_up(&mut tab, &mut rows, ticket);
+    server.says.insert("x".into(), vec![(401, "unauthorized", "no", "after-fix")]);
+    tries(&mut tab, &mut server, &mut rows, 3);
+    assert_eq!(told(&tab), [("unauthorized", Executed::Unknown)]);
+    tab.session.resume(tab.now_ms);
+    tab.drive(&mut rows);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.body("x"), "ran x");
+}
+
 #[test]
 fn a_cancellation_that_is_unauthorized_pauses_and_is_sent_again_after_resume() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
