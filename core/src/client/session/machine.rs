@@ -97,7 +97,7 @@ pub struct Session {
     pub(super) vain: (Ticket, u32),
     /// The request that the application was told is sent in vain. It is still sent.
     pub(super) stalled: Option<Ticket>,
-    /// The requests in the next frame at most. It is lower after a frame that did not come through in time, or whose
+    /// The requests in the next frame at most. It is lower after a frame that did not come through, or whose
     /// first request was not answered for good: what is wrong with that one must not be said of the others.
     pub(super) elements_max: usize,
     /// How long the next attempt may take, in ms.
@@ -221,11 +221,20 @@ impl Session {
 
     /// Reports that an [`Action::Transmit`] got no answer.
     pub fn lost(&mut self, now_ms: i64, attempt: u64) {
-        if self.land(now_ms, attempt).is_some() {
-            self.is_alone = self.settings.ahead > 0;
-            self.wait(now_ms, 0);
+        if let Some(ended) = self.land(now_ms, attempt) {
+            // A single request was not too slow, so it gets no more time.
+            self.fail(now_ms, &ended, ended.requests.len() > 1);
         }
         self.advance(now_ms);
+    }
+
+    /// A frame got no answer. Something between may lose those that are as long.
+    fn fail(&mut self, now_ms: i64, ended: &InFlight, shortens: bool) {
+        self.is_alone = self.settings.ahead > 0;
+        if shortens {
+            self.shorten(ended);
+        }
+        self.wait(now_ms, 0);
     }
 
     /// Reports that the receiver of an [`Action::Deliver`] has the answer.
@@ -284,9 +293,7 @@ impl Session {
         let overdue = self.in_flight.as_ref().filter(|each| each.ends_ms <= now_ms).map(|each| each.attempt);
         if let Some(ended) = overdue.and_then(|attempt| self.land(now_ms, attempt)) {
             self.actions.push(Action::Abort(ended.attempt));
-            self.is_alone = self.settings.ahead > 0;
-            self.shorten(&ended);
-            self.wait(now_ms, 0);
+            self.fail(now_ms, &ended, true);
         }
         self.release_callers(now_ms);
         self.advance(now_ms);

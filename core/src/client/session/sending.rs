@@ -240,8 +240,8 @@ impl Session {
         true
     }
 
-    /// After a frame that did not come through in time, the next one has half as many requests. If it had only one, the
-    /// next attempt may take twice as long.
+    /// After a frame that did not come through, the next one has half as many requests. If it had only one, the next
+    /// attempt may take twice as long.
     pub(super) fn shorten(&mut self, frame: &InFlight) {
         match frame.requests.len() {
             0 => {}

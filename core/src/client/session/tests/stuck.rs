@@ -281,6 +281,35 @@ fn a_frame_that_times_out_is_halved_until_it_gets_through() {
     assert_eq!(server.effects.len(), 9);
 }
 
+/// Something between may refuse what is larger than it likes, by an answer that is not the key's.
+#[test]
+fn a_frame_that_is_lost_is_halved_until_it_gets_through() {
+    for ahead in [0, 8] {
+        let (mut server, mut rows) = (Server::default(), Rows::new());
+        let mut tab = Tab::with("a", |settings| (settings.is_framed, settings.ahead) = (ahead > 0, ahead));
+        tab.session.wake(0);
+        tab.drive(&mut rows);
+        tab.arrives(&mut server, &mut rows);
+        for number in 0..9 {
+            tab.call(&mut rows, &number.to_string());
+        }
+        tab.arrives(&mut server, &mut rows);
+        let mut counts = Vec::new();
+        while let Some(made) = tab.sent.first() {
+            let count = bodies(made).len();
+            counts.push(count);
+            if count > 2 {
+                tab.lose(&mut rows);
+                tab.pass(&mut rows, INTERVAL_MS);
+            } else {
+                tab.arrives(&mut server, &mut rows);
+            }
+            assert!(counts.len() < 20, "it goes on and on: {counts:?}");
+        }
+        assert_eq!((counts, server.effects.len()), (vec![8, 4, 2, 4, 2, 4, 2, 2], 9), "{ahead}");
+    }
+}
+
 #[test]
 fn the_timeout_of_a_request_doubles_with_each_attempt_up_to_100_s_and_the_next_starts_anew() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
