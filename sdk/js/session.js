@@ -236,6 +236,7 @@ class Session {
     if (target.startsWith("/semel/")) throw new TypeError("semel: /semel/ is not the application's");
     call.id = this.#machine.id();
     this.#callers.set(call.id, call);
+    call.isDrawn = true;
     call.url = this.#setup.origin + target;
     call.parts = [call.id, method, target, false, lines, body];
     this.#bytes += body.length;
@@ -317,17 +318,21 @@ class Session {
         this.#attempts.delete(attempt);
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
-        // The row may be stored, and the next holder may send it: see `indexeddb.js`.
+        const call = this.#callers.get(requestId);
+        // The row may be stored, and the next holder may send it: see `indexeddb.js`. Or another holder may have sent it already: see `doubt`.
         if (/server lost/.test(cause)) failure?.splice(1, 2, "unknown", "same-id");
+        if (call && !call.isDrawn) failure?.splice(1, 1, "unknown");
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));
         if (!isAwaited) return this.#recover(ticket, this.#described(requestId, method, target), outcome, error);
-        const { url, resolve, reject } = this.#end(this.#callers.get(requestId));
+        const { url, resolve, reject } = this.#end(call);
         if (outcome) resolve(responseOf(url, outcome, this.#setup.Made));
         else reject(error);
         // If the module keeps the rows, it knows this already.
         if (!this.#isKept) this.#soon(this.#heard, ticket);
       },
+      // The row was written a second time: see `#change` in `machine.js`. It may have been another holder's in between, under another place.
+      doubt: (requestId) => delete this.#callers.get(requestId)?.isDrawn,
       pause: ([ticket, requestId, method, target], failure) => this.#pause(ticket, this.#described(requestId, method, target), failure),
       lose: ([, requestId, method, target], error) => this.#together.tell("lost", { ...this.#described(requestId, method, target), error }),
     };

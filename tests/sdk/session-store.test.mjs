@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deposit, outbox, ran, SharedRows } from "./session-stub.mjs";
-import { hang, lost, problem, rejection, until, within } from "./stub.mjs";
+import { hang, lost, problem, rejection, Rows, until, within } from "./stub.mjs";
 
 test("the next holder sends requests left behind under their old places, and those that never ran before its own calls", async (t) => {
   const store = new SharedRows();
@@ -105,6 +105,25 @@ test("a row that the store kept although it reported a failure is removed before
   const next = await semel.session("accounts/a", "s", { store, onrecovered: (each) => recovered.push(each) });
   await deposit(next, "y");
   assert.deepEqual([executed, answered, server.effects, recovered], ["unknown", { ran: "x" }, ["x", "y"], []]);
+});
+
+test("a request whose row was stored twice, while another holder may have run it, is not said never to have run", async (t) => {
+  // Without presence, nobody can tell that the first holder lives.
+  const store = new Rows();
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s", { store });
+  const { change } = store;
+  store.change = async (id, to) => {
+    store.change = change;
+    await change.call(store, id, to);
+    // It can't tell that this was committed, so it repeats the transaction.
+    const recovered = [];
+    await semel.session("accounts/a", "s", { store, onrecovered: (each) => void recovered.push(each) });
+    await until(() => recovered.length && !store.rows.size, "the other holder has its answer");
+    await change.call(store, id, to);
+  };
+  const { code, executed } = await rejection(deposit(session, "x"));
+  assert.deepEqual([code, executed, server.effects], ["fenced", "unknown", ["x"]]);
 });
 
 test("each failure of the store at the place or the cancellation of a request is a lost event of the outbox", async (t) => {
