@@ -6,6 +6,8 @@
 // - A store that hangs fails the check.
 
 const SETTLES_MS_MAX = 10_000;
+/** How long after `leave` an owner may still be listed. */
+const LEAVES_MS_MAX = 3_000;
 const CHANGES = 200;
 
 const always = () => true;
@@ -47,6 +49,7 @@ function careful(store) {
     remove: (ids, isDone) => call("remove", ids, isDone),
     close: () => (store.close === undefined ? Promise.resolve() : call("close")),
     hasClose: store.close !== undefined,
+    presence: store.presence && ((owner) => store.presence(owner)),
   };
 }
 
@@ -285,6 +288,25 @@ const SHARED = [
       await Promise.all([one.remove(["a"], (row) => row[0] === 1), put(other, "a", bytes(2))]);
       await mustHold(one, [["a", bytes(2)]], "after a row was put anew while it was removed as done");
     }
+  }],
+  ["`presence` tells every opener which owners are alive, from their first change until they leave", async (one, opened) => {
+    if (one.presence === undefined) return;
+    const other = await opened();
+    const [gone, stays] = ["a", "b"].map((name) => `${name}-${Math.random().toString(36).slice(2)}`);
+    const [leaving, staying] = [one.presence(gone), other.presence(stays)];
+    const alive = (presence) => settled(presence.alive(), "alive");
+    await Promise.all([put(one, "a", bytes(1)), put(other, "b", bytes(2))]);
+    for (const presence of [leaving, staying]) {
+      const owners = await alive(presence);
+      must(owners.includes(gone) && owners.includes(stays), "`alive` must list every owner that has made a change and has not left");
+    }
+    leaving.leave();
+    const untilMs = Date.now() + LEAVES_MS_MAX;
+    for (let owners; (owners = await alive(staying)).includes(gone); await new Promise((resolve) => setTimeout(resolve, 50))) {
+      must(Date.now() < untilMs, `\`alive\` must not list an owner that left ${LEAVES_MS_MAX} ms ago`);
+    }
+    must((await alive(staying)).includes(stays), "`alive` must still list an owner after another one has left");
+    staying.leave();
   }],
   ["closing a store leaves its other openers working", async (one, opened) => {
     const other = await opened();

@@ -200,7 +200,7 @@ export interface Store {
 export interface Presence {
   /** The owners that are alive, in this process and in others, including this one. List an owner if in doubt: one that is missing counts as gone for good. */
   alive(): Promise<string[]>;
-  /** Announces that this owner is gone. Called at `close`. It must not throw. */
+  /** Announces that this owner is gone: soon, `alive` must list it no more, or nobody goes on with its requests. Called at `close`. It must not throw. */
   leave(): void;
 }
 

@@ -4,45 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryStore } from "../../sdk/js/stores.js";
 import { conformance } from "../../sdk/npm/conformance.js";
-
-const turn = () => new Promise((resolve) => setTimeout(resolve, 0));
-
-/** A correct store in memory. Storages have names, so a store can be reopened and shared. The mutants override its methods. */
-class Memory {
-  static storages = new Map();
-  isClosed = false;
-
-  constructor(storages, name) {
-    if (!storages.has(name)) storages.set(name, new Map());
-    this.rows = storages.get(name);
-  }
-
-  check() {
-    if (this.isClosed) throw new Error("closed");
-  }
-
-  async load() {
-    this.check();
-    return [...this.rows].map(([id, row]) => [id, row.slice()]);
-  }
-
-  async change(id, to) {
-    this.check();
-    const row = to(this.rows.get(id)?.slice());
-    if (row === undefined) this.rows.delete(id);
-    else if (row !== null) this.rows.set(id, row.slice());
-    await turn();
-  }
-
-  async remove(ids, isDone) {
-    this.check();
-    for (const id of ids) if (this.rows.has(id) && isDone(this.rows.get(id))) this.rows.delete(id);
-  }
-
-  async close() {
-    this.isClosed = true;
-  }
-}
+import { Memory, Present, turn } from "./conforming.mjs";
 
 function checksOf(kind, options) {
   const storages = new Map();
@@ -56,8 +18,8 @@ async function failures(kind, options) {
   return found;
 }
 
-test("a correct store in memory passes every check", async (t) => {
-  for (const { name, run } of checksOf(Memory)) await t.test(name, run);
+test("a correct store in memory passes every check, with presence and without", async (t) => {
+  for (const kind of [Memory, Present]) for (const { name, run } of checksOf(kind)) await t.test(`${kind.name}: ${name}`, run);
 });
 
 /** A store that copies each row on its way in and out, so no two holders share bytes. */
@@ -106,10 +68,12 @@ test("with reopens or shares false, conformance() leaves out the checks of that"
   }
   const names = (options) => checksOf(Forgetful, options).map(({ name }) => name);
   assert.deepEqual(await failures(Forgetful, { reopens: false }), []);
-  assert.equal(names().length - names({ shares: false }).length, 5);
+  assert.equal(names().length - names({ shares: false }).length, 6);
   assert.equal(names({ shares: false }).length - names({ reopens: false }).length, 2);
   assert.equal(new Set(names()).size, names().length);
 });
+
+const PRESENCE = "`presence` tells every opener which owners are alive, from their first change until they leave";
 
 /** Mistakes: the name of the check that must find each, a part of its message, and the store that makes it. */
 const WRONG = [
@@ -329,6 +293,21 @@ const WRONG = [
       const done = [...ids].filter((id) => this.rows.has(id) && isDone(this.rows.get(id)));
       await turn();
       for (const id of done) this.rows.delete(id);
+    }
+  }],
+  [PRESENCE, "every owner that has made a change", class extends Present {
+    presence(owner) {
+      return { ...super.presence(owner), alive: async () => [owner] };
+    }
+  }],
+  [PRESENCE, "left 3000 ms ago", class extends Present {
+    presence(owner) {
+      return { ...super.presence(owner), leave() {} };
+    }
+  }],
+  [PRESENCE, "after another one has left", class extends Present {
+    presence(owner) {
+      return { ...super.presence(owner), leave: () => this.owners.clear() };
     }
   }],
   ["closing a store leaves its other openers working", "after another opener was closed", class extends Memory {
