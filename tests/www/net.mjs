@@ -26,7 +26,7 @@ export class Net {
   answer = () => new Response("{}", { headers: { "semel-status": "executed" } });
   record = async () => {};
 
-  constructor(settings = {}, random = seeded(1)) {
+  constructor(settings = {}, random = seeded(1), connections) {
     Object.assign(this.settings, settings);
     const record = (attempt) => {
       this.log.push(["record", attempt.id, attempt.fate, attempt.answer]);
@@ -40,7 +40,7 @@ export class Net {
       return this.answer(url, init);
     };
     const { now, sleep } = this.clock;
-    this.network = makeNetwork({ settings: this.settings, record, fetch, random, now, sleep });
+    this.network = makeNetwork({ settings: this.settings, connections, record, fetch, random, now, sleep });
   }
 
   /** Sends a request. `told` is what its client has been told so far. */

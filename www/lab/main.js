@@ -18,6 +18,8 @@ const SETTLES_MS = 12_000;
 /** How often the account is read while there are tombstones, because a later request removes them. */
 const READ_MS = 10_000;
 const FULL_LOG = "The server's log is full, so it does not say what becomes of further attempts. Start over.";
+/** How many attempts go at a time. By HTTP/1.1 a browser has six connections to a server, and two are for the referee. */
+const CONNECTIONS = { h2: 32, h3: 32, "http/1.1": 4 };
 const ACCOUNT = "semel lab account";
 const TABS = "semel lab tabs";
 
@@ -49,7 +51,8 @@ async function start() {
     board.changed(kind, value, value.page === page);
     if (kind === "run") run?.drive();
   };
-  const network = makeNetwork({ settings, record: (attempt) => journal.attempt(attempt), fetch: (...request) => fetch(...request) });
+  const connections = CONNECTIONS[performance.getEntriesByType("navigation")[0]?.nextHopProtocol] ?? CONNECTIONS["http/1.1"];
+  const network = makeNetwork({ settings, connections, record: (attempt) => journal.attempt(attempt), fetch: (...request) => fetch(...request) });
   const naive = makeNaive({ account, network, journal });
   const semel = await makeSemel({ account, network, journal });
   const tell = (text) => board.tell(text);

@@ -21,7 +21,7 @@ export const FATES = {
   refused: { title: "refused", detail: "the server refused it" },
 };
 
-const LOST_BECAUSE = { request: "lost on the way", offline: "offline", server: "the server was down" };
+const LOST_BECAUSE = { request: "lost on the way", offline: "offline", server: "the server was down", busy: "the connection was busy" };
 
 /** What became of an attempt: `{ id, fate, status, isUnheard, isCopy, why, startMs, endMs }`. `isUnheard`: its answer reached nobody. */
 export function outcomeOf(attempt, logged, nowMs) {

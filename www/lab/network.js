@@ -2,7 +2,9 @@
 //
 // Invariants:
 // - Both clients send through it, and it treats them alike.
-// - What is on its way can't be taken back: a client that stops waiting, by a timeout, changes nothing.
+// - What is on its way can't be taken back: a client that stops waiting, by a timeout, changes nothing. What still waits for one of the browser's
+//   connections is not on its way, and is not sent any more. Otherwise, over a slow connection, attempts of which nobody waits for the answer would
+//   keep those out of which somebody does, and no run would end.
 // - It reports each attempt to deposit through `record`: before it is sent, and again when its fate is known.
 
 import { ATTEMPTS_MAX, DELAY_MS_MAX } from "./limits.js";
@@ -12,20 +14,21 @@ const BROKEN_MS = 60;
 
 /**
  * A network whose `settings` are read for each attempt: `loseRequests`, `loseAnswers`, `twice` (percent), `delay` (the most, in ms), `offline`.
- * `record` gets each attempt. The other members are the page's; tests have their own.
+ * `connections`: how many requests go at a time. `record` gets each attempt. The other members are the page's; tests have their own.
  */
-export function makeNetwork({ settings, record, fetch, random = Math.random, now = Date.now, sleep = pause }) {
+export function makeNetwork({ settings, connections = Infinity, record, fetch, random = Math.random, now = Date.now, sleep = pause }) {
   const sentOf = new Map();
+  const line = makeLine(connections);
 
   /** Sends as `fetch` does. `lane`: for which client. `click`: for which click; undefined if the request is no deposit. */
   async function send(lane, click, url, init = {}) {
-    const { signal, ...rest } = init;
+    const { signal } = init;
     signal?.throwIfAborted();
     const { isTwice, ...fate } = chance();
     const attempt = begin(lane, click);
     await attempt.save();
-    const answer = carry(attempt, url, rest, fate);
-    if (isTwice) repeat(lane, click, url, rest);
+    const answer = carry(attempt, url, init, fate);
+    if (isTwice) repeat(lane, click, url, init);
     return signal ? abortable(answer, attempt, signal) : answer;
   }
 
@@ -72,27 +75,38 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
     };
   }
 
-  async function carry(attempt, url, init, { loseRequest, loseAnswer, delayMs }) {
+  async function carry(attempt, url, { signal, ...init }, { loseRequest, loseAnswer, delayMs }) {
+    const lost = (why) => {
+      attempt.become({ fate: "lost", why, answer: "lost", endMs: now() });
+      return broken();
+    };
     if (delayMs > 0) await sleep(delayMs);
-    if (loseRequest || settings.offline) {
-      attempt.become({ fate: "lost", why: settings.offline ? "offline" : "request", answer: "lost", endMs: now() });
-      return broken();
-    }
-    await attempt.leave();
-    let response;
-    let body;
+    if (loseRequest || settings.offline) return lost(settings.offline ? "offline" : "request");
+    if (!(await line.enter(signal))) return lost("busy");
+    let answer;
     try {
-      response = await fetch(url, { ...init, headers: marked(init.headers, attempt.id) });
-      body = await response.arrayBuffer();
-    } catch {
-      // Only the server's log can tell whether it arrived.
-      attempt.become({ fate: "lost", why: "server", answer: "lost", endMs: now() });
-      return broken();
+      if (settings.offline) return lost("offline");
+      await attempt.leave();
+      answer = await exchange(url, { ...init, headers: marked(init.headers, attempt.id) });
+    } finally {
+      line.leave();
     }
+    if (answer === undefined) return lost("server");
+    const { response, body } = answer;
     const isLost = loseAnswer || settings.offline;
     attempt.become({ fate: fateBy(response), answer: isLost ? "lost" : "came", endMs: now() });
     if (isLost) return broken();
     return new Response([204, 205, 304].includes(response.status) ? null : body, response);
+  }
+
+  /** Resolves to the response and its body; to undefined if the connection broke. Then only the server's log can tell whether the request arrived. */
+  async function exchange(url, init) {
+    try {
+      const response = await fetch(url, init);
+      return { response, body: await response.arrayBuffer() };
+    } catch {
+      return undefined;
+    }
   }
 
   async function broken() {
@@ -114,6 +128,37 @@ export function makeNetwork({ settings, record, fetch, random = Math.random, now
   }
 
   return { send };
+}
+
+/** The line for `connections`. Who waits for one the shortest gets it first: its client has the most time left. First come, first served, all would come too late. */
+function makeLine(connections) {
+  const waiting = new Set();
+  let free = connections;
+  return {
+    /** Resolves to true when there is a connection; to false if there is none and `signal` aborts before, or has aborted. */
+    async enter(signal) {
+      if (free > 0) {
+        free -= 1;
+        return true;
+      }
+      if (signal?.aborted) return false;
+      return new Promise((resolve) => {
+        const end = (isNext) => {
+          waiting.delete(end);
+          signal?.removeEventListener("abort", giveUp);
+          resolve(isNext);
+        };
+        const giveUp = () => end(false);
+        signal?.addEventListener("abort", giveUp);
+        waiting.add(end);
+      });
+    },
+    leave() {
+      const next = [...waiting].at(-1);
+      if (next) next(true);
+      else free += 1;
+    },
+  };
 }
 
 /** The fate of an attempt by its answer. The naive server sends no `Semel-Status`, so there the HTTP status counts. */
