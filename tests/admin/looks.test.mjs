@@ -42,3 +42,21 @@ test("the prefix field stands beside its label at every window width, and the pa
     assert.equal(await tab.evaluate(() => document.documentElement.scrollWidth), width);
   }
 });
+
+test("at every window width there is room for a UUID in the list of records, and for a name of 30 characters in that of keys", LIMIT, async (t) => {
+  const { tab } = await open(t);
+  for (const [hash, room] of [["#", 30], [at(FOREIGN), 36]]) {
+    await tab.evaluate((hash) => (location.hash = hash), hash);
+    await hasRows(tab, 12);
+    for (let width = 384; width <= 1280; width += 32) {
+      await tab.setViewportSize({ width, height: 700 });
+      const shown = await tab.locator(".page .wide").first().evaluate((cell) => {
+        const text = document.createElement("a");
+        text.textContent = "0".repeat(100);
+        cell.replaceChildren(text);
+        return (100 * cell.clientWidth) / Math.max(text.scrollWidth, text.offsetWidth);
+      });
+      assert.ok(shown >= room, `at ${width} px the list at ${hash} shows ${shown} characters`);
+    }
+  }
+});
