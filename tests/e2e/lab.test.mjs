@@ -213,6 +213,29 @@ test("the page is interactive in under a second, and can be used by keyboard alo
   assert.deepEqual(await tab.evaluate(() => window.shifts), []);
 });
 
+test("going back through the page by keyboard, nothing that has the focus is left behind the score, which stays in sight", LIMIT, async (t) => {
+  for (const viewport of [{ width: 1280, height: 600 }, { width: 360, height: 640 }]) {
+    const mine = await visitor(t, { viewport });
+    const tab = await mine.open("/");
+    await tab.locator(".text pre").focus();
+    const reached = new Set();
+    while (!reached.has("deposit")) {
+      await tab.keyboard.press("Shift+Tab");
+      const { id, cover } = await tab.evaluate(() => {
+        const focused = document.activeElement;
+        const { left, top, width, height } = focused.getBoundingClientRect();
+        // What is higher than the window has no place where all of it is in sight.
+        const there = document.elementFromPoint(left + width / 2, height > 300 ? innerHeight / 2 : top + Math.min(height / 2, 10));
+        return { id: focused.id || focused.textContent, cover: focused.contains(there) ? undefined : there?.closest(".score")?.className };
+      });
+      assert.equal(cover, undefined, `${id} at ${viewport.width} px`);
+      assert.ok(reached.size < 60, [...reached].join());
+      reached.add(id);
+    }
+    for (const id of ["scroll", "wrong", "offline", "delay", "twice", "loseRequests"]) assert.ok(reached.has(id), id);
+  }
+});
+
 test("a link sets the scenario within limits, and starting over moves both tabs to a new account", LIMIT, async (t) => {
   const mine = await visitor(t);
   const tab = await mine.open("/#lose-requests=5000&delay=x&twice=-3&unknown=1");

@@ -51,7 +51,7 @@ function fill(body, stats, state, context) {
 function recordsOf({ key, now }, first, context) {
   const heading = make("h2", { id: "records" }, "Records");
   const section = make("section", { class: "part", "aria-labelledby": "records" }, heading);
-  let last;
+  let [last, shown] = [undefined, make("div", {})];
   const show = (state) => {
     last?.abort();
     last = new AbortController();
@@ -62,13 +62,16 @@ function recordsOf({ key, now }, first, context) {
     };
     const nothing = state ? "There are none." : "There are no records here.";
     const list = endless({ name: "records", label: "Records", columns: COLUMNS, load, cells: (record) => cellsOf(record, key, now), noun: "record", nothing, signal, onerror: context.onerror });
-    section.replaceChildren(heading, tools, list);
+    // The list alone: a field that is taken out and put back loses the focus of the keyboard.
+    shown.replaceWith(list);
+    shown = list;
   };
   const choose = (state) => {
     context.rename({ view: "key", key, state });
     show(state);
   };
   const tools = make("div", { class: "tools" }, finder(key, context), chooser(first, choose));
+  section.append(tools, shown);
   show(first);
   return section;
 }
