@@ -194,10 +194,11 @@ async function asked(request, env, [key, head, asker], untilMs) {
   let place;
   try {
     let body;
+    const isRead = request.bodyUsed;
     try {
       body = await bodyOf(request);
     } catch {
-      return cutShort(env, method, lines);
+      return cutShort(env, method, lines, isRead);
     }
     const call = [...head, body, asker];
     const object = () => objectOf(env, "SEMEL", key);
@@ -213,10 +214,14 @@ async function asked(request, env, [key, head, asker], untilMs) {
   }
 }
 
-/** The answer if the client broke off in the middle of the body. It has no line in the log: no object was asked, and nothing of the server has failed. */
-function cutShort(env, method, lines) {
-  const detail = "the body of the request did not arrive whole";
-  return routerOf(env).unavailable(detail, undefined, method, lines, Date.now(), Date.now()).slice(0, 3);
+/**
+ * The answer if the client broke off in the middle of the body. It has no line in the log: no object was asked, and nothing of the server has failed. If
+ * the Worker around has read the body (`isRead`), the same request would fail for ever, so its author is told, in the log too.
+ */
+function cutShort(env, method, lines, isRead) {
+  const detail = isRead ? "the Worker has read the body before it passed the request on: it has to read that of request.clone()" : "the body of the request did not arrive whole";
+  const answer = routerOf(env).unavailable(detail, isRead ? detail : undefined, method, lines, Date.now(), Date.now());
+  return isRead ? answer : answer.slice(0, 3);
 }
 
 /** Opens a socket to the object. The object refuses only if it has no room. */

@@ -140,3 +140,19 @@ test("a status is a whole number from 100 to 599, the name of a header a text, a
   }
   assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
 });
+
+test("a class is served, and an async handler refused, where a test runner has put its own Function in place of the global, as Cloudflare's for Vitest does", async (t) => {
+  const { SemelObject, worker } = await natively("script/index.js");
+  const { Function } = globalThis;
+  t.after(() => (globalThis.Function = Function));
+  globalThis.Function = new Proxy(Function, {});
+  class Orders extends SemelObject {
+    static key = () => "orders";
+    handle() {
+      return null;
+    }
+  }
+  assert.equal(typeof worker(Orders).fetch, "function");
+  Orders.prototype.handle = async () => null;
+  assert.throws(() => worker(Orders), /Orders\.handle must not be async/);
+});

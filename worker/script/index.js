@@ -101,16 +101,18 @@ function check({ name, prototype, schema = [] }) {
   // Migration tools write this when they rebuild a table. Inside a transaction it has no effect, and rows that refer to the table would be lost silently.
   if (schema.some((entry) => KEYS_OFF.test(entry))) throw new TypeError(`${name}.schema turns PRAGMA foreign_keys off, which ${KEYS_STAY_ON}`);
   if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no handle(ctx, request)`);
-  // Async functions and generators have other constructors.
-  if (prototype.handle.constructor !== Function) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
+  if (isAsync(prototype.handle)) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
   for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) checkNames(name, its);
 }
+
+/** Also true for generators. Both have other constructors than this arrow function. The global `Function` is no measure: test runners replace it. */
+const isAsync = ({ constructor }) => constructor !== (() => {}).constructor;
 
 function ruleOf(Application) {
   const { name, key } = Application;
   if (key === undefined) return undefined;
   if (typeof key === "function") {
-    if (key.constructor !== Function) throw new TypeError(`${name}.key must not be async: it says at once which key a request is of`);
+    if (isAsync(key)) throw new TypeError(`${name}.key must not be async: it says at once which key a request is of`);
     return (head) => Application.key(head);
   }
   const [root, ...parts] = typeof key === "string" ? key.split("/") : [];
