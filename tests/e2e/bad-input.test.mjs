@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { readdir } from "node:fs/promises";
 import { after, afterEach, test } from "node:test";
 import { ADMIN_TOKEN, serve } from "./server.mjs";
 
@@ -127,6 +128,51 @@ test("a withdrawal of too much gets 409, one of no amount 400, both as outcomes"
   }
 });
 
-test("an unknown account has balance 0 and no entries", async () => {
+/** The files of the objects of all keys. Each that was ever asked has one. */
+const objects = async () => (await readdir(server.state, { recursive: true })).filter((name) => /SemelObject.*\.sqlite$/.test(name)).sort();
+/** Whether a key has tables, as the administrator is told. */
+const isUsed = async (account) => (await server.admin("GET", `keys/accounts%2F${account}`)).semel === "read";
+
+test("a path that nothing handles, and what the Worker refuses by itself, make no object", async () => {
+  const before = await objects();
+  for (const [method, path, options] of [
+    ["POST", "/nowhere"],
+    ["GET", "/nowhere"],
+    ["POST", "/accounts/made"],
+    ["PUT", "/accounts/made/deposit"],
+    ["POST", "/semel/v1/keys/accounts%2Fmade/nothing"],
+    ["POST", "/semel/v1/transactions"],
+    ["POST", "/accounts/made/deposit", { key: '"accounts/made-too"' }],
+    ["POST", "/accounts/made/deposit", { headers: { "semel-principal": '"another"' } }],
+    ["POST", "/accounts//deposit"],
+    ["GET", "/semel/v1/admin/keys/accounts%2Fmade", { as: "no administrator" }],
+    ["GET", "/semel/v1/health"],
+  ]) {
+    const answer = await server.send(method, path, { id: randomUUID(), ...options });
+    assert.equal(answer.headers.get("semel-key"), null, path);
+    assert.deepEqual(await objects(), before, `${method} ${path}`);
+  }
+  await server.deposit("made", 1);
+  assert.equal((await objects()).length, before.length + 1, "a deposit does make one");
+});
+
+test("an unknown account has balance 0 and no entries, and what reads it or is refused there leaves no tables", async () => {
   assert.deepEqual(await server.account("nobody"), { id: "nobody", balance: 0, entries: 0 });
+  const late = { deadline: Date.now() - 1_000 };
+  for (const [method, path, options, semel] of [
+    ["HEAD", "/accounts/nobody", {}, "read"],
+    ["GET", `/semel/v1/keys/accounts%2Fnobody/outcomes/${randomUUID()}`, {}, "not-seen"],
+    ["POST", "/semel/v1/keys/accounts%2Fnobody/acks", { body: '{"ids":["a"]}' }, "executed"],
+    ["POST", "/accounts/nobody/deposit", {}, "key-missing"],
+    ["POST", "/accounts/nobody/deposit", { id: randomUUID(), ...late }, "attempt-expired"],
+    ["POST", "/accounts/nobody/deposit", { id: randomUUID(), body: Buffer.alloc((1 << 20) + 1, " ") }, "too-large"],
+    ["POST", "/accounts/nobody/deposit", { headers: { "semel-session": '"s";epoch=1;seq=1' } }, "session-unknown"],
+    ["POST", "/semel/v1/keys/accounts%2Fnobody/cancel", { id: randomUUID(), body: "{}" }, "body-invalid"],
+    ["POST", "/semel/v1/keys/accounts%2Fnobody/batch", { body: '[{"method":"GET","path":"/accounts/nobody"}]' }, "executed"],
+  ]) {
+    assert.equal((await server.send(method, path, options)).semel, semel, `${method} ${path}`);
+    assert.equal(await isUsed("nobody"), false, `${method} ${path}: ${semel}`);
+  }
+  await server.deposit("nobody", 1);
+  assert.equal(await isUsed("nobody"), true, "a deposit does leave some");
 });
