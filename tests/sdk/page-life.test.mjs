@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { leavePage, page } from "./page-stub.mjs";
-import { Stub, deposit, hang, lost, outbox, until } from "./stub.mjs";
+import { deposit, hang, lost, outbox, rejection, until } from "./stub.mjs";
 
 afterEach(leavePage);
 
@@ -96,9 +96,9 @@ test("on pagehide every attempt under way is sent once more, unchanged and with 
   const browser = page();
   const { semel, server } = await outbox(t, { headers: { authorization: "Bearer alice" } });
   await deposit(semel);
-  server.each = (call, serve) => (call.kind === "change" && !call.init.keepalive ? hang() : serve());
-  deposit(semel, "b", { body: "one" }).catch(() => {});
-  deposit(semel, "c", { body: "two" }).catch(() => {});
+  const held = [];
+  server.each = (call, serve) => (call.kind === "change" && held.length < 2 ? new Promise((_, reject) => held.push(reject)) : serve());
+  const answers = [deposit(semel, "b", { body: "one" }), deposit(semel, "c", { body: "two" })];
   await until(() => server.attempts.length === 3, "both are under way");
   browser.window("pagehide");
   assert.equal(server.attempts.length, 5);
@@ -108,6 +108,11 @@ test("on pagehide every attempt under way is sent once more, unchanged and with 
     assert.ok(!again.init.signal, "no timeout ends it");
   }
   await until(() => server.runs.size === 3, "all have run");
+  // The page is shown again, and what it had sent itself is lost. Its callers hear what came of the attempts that were sent once more.
+  browser.window("pageshow");
+  for (const lose of held) lose(new TypeError("fetch failed"));
+  const told = await Promise.all((await Promise.all(answers)).map((answer) => answer.json()));
+  assert.deepEqual(told, ["b", "c"].map((account) => ({ ran: 1, path: `/accounts/${account}/deposit` })));
   assert.deepEqual([...server.runs.values()], [1, 1, 1]);
 });
 
@@ -164,6 +169,7 @@ test("pagehide and pageshow send one attempt more, and after close no event of t
   browser.window("pageshow");
   assert.equal(server.attempts.length, 2);
   await semel.close();
+  assert.equal((await rejection(answer)).code, "closed");
   for (const type of ["pagehide", "online", "offline", "pageshow"]) browser.window(type);
   await turns();
   assert.equal(server.attempts.length, 2);
