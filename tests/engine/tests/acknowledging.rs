@@ -189,8 +189,26 @@ fn a_tombstone_lives_until_60_s_after_the_later_of_until_and_the_latest_deadline
     assert_eq!(lives_ms(&[at(10)], at(30), &[], day), 30_000 + GRACE_MS, "until is later");
     assert_eq!(lives_ms(&[at(40)], at(30), &[], day), 40_000 + GRACE_MS, "the deadline is later");
     assert_eq!(lives_ms(&[at(10), at(50)], at(30), &[], day), 50_000 + GRACE_MS, "a replay's deadline is later");
+    assert_eq!(lives_ms(&[at(50), at(10)], at(30), &[], day), 50_000 + GRACE_MS, "the first deadline is later");
     assert_eq!(lives_ms(&[at(10)], at(30), &[at(70)], day), 70_000 + GRACE_MS, "a late attempt's deadline is later");
+    assert_eq!(lives_ms(&[at(10)], at(30), &[at(70), at(20)], day), 70_000 + GRACE_MS, "the last one's is earlier");
     assert_eq!(lives_ms(&[at(11)], at(5), &[], day), 20_000 + GRACE_MS, "deadlines are kept rounded up to 10 s");
+}
+
+#[test]
+fn a_late_attempt_moves_the_end_of_a_tombstone_to_60_s_after_its_deadline_or_a_retention_from_now() {
+    let retention_s = 600;
+    let mut world = World::with(|config| config.retention_s = retention_s);
+    let call = change("a").first_sent_s(START_S);
+    world.send(&call.clone().deadline_ms(START_MS)).is_executed(200);
+    world.send(&get("/count").ack_until("a", START_MS));
+    let lapses = |world: &World| world.row("a", "lapses_ms");
+    assert_eq!(lapses(&world), Some((START_MS + GRACE_MS).into()));
+    world.send(&call.clone().deadline_ms(START_MS + 70_000)).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(lapses(&world), Some((START_MS + 70_000 + GRACE_MS).into()));
+    world.pass_s(1);
+    world.send(&call).is_problem(410, "acknowledged", "yes", "never");
+    assert_eq!(lapses(&world), Some((world.wall_ms + retention_s * 1000).into()));
 }
 
 #[test]
@@ -259,14 +277,27 @@ fn an_until_before_the_first_sent_of_a_record_does_not_acknowledge_it() {
     assert_eq!(world.send(&attempt(&world, sent_ms)).only("semel-status"), "acknowledged");
 }
 
-/// The first-sent is by the client's clock, which may be 120 s ahead, and the deadline by the server's.
+/// The first-sent is by the client's clock, which may be 120 s ahead, and the deadline by the server's. The first of these deadlines is that of an
+/// attempt which arrives at its last instant.
 #[test]
 fn an_ack_with_an_until_before_a_first_sent_that_is_ahead_of_the_clock_acknowledges() {
+    for ahead_ms in [0, 30_000] {
+        let mut world = World::new();
+        let until_ms = world.wall_ms + ahead_ms;
+        let attempt = change("a").first_sent_s(START_S + 100).deadline_ms(until_ms);
+        world.send(&attempt).is_executed(200);
+        world.send(&change("acknowledges").ack_until("a", until_ms)).is_executed(200);
+        assert_eq!(world.send(&attempt).only("semel-status"), "acknowledged", "{ahead_ms}");
+    }
+}
+
+#[test]
+fn an_ack_with_an_until_in_the_second_of_the_first_sent_acknowledges_though_the_request_ran_later() {
     let mut world = World::new();
-    let until_ms = world.wall_ms + 30_000;
-    let attempt = change("a").first_sent_s(START_S + 100).deadline_ms(until_ms);
+    world.pass_s(5);
+    let attempt = change("a").first_sent_s(START_S);
     world.send(&attempt).is_executed(200);
-    world.send(&change("acknowledges").ack_until("a", until_ms)).is_executed(200);
+    world.send(&change("acknowledges").ack_until("a", START_MS + 500)).is_executed(200);
     assert_eq!(world.send(&attempt).only("semel-status"), "acknowledged");
 }
 

@@ -1,6 +1,6 @@
 //! Effects of a key that is deleted, and of the key that is used under its name afterwards.
 
-use semel_support::carrying::{account, delete_key, delivered, drained, heard, told, transfer, two};
+use semel_support::carrying::{account, delete_key, delivered, drained, heard, mended, told, transfer, two};
 use semel_support::post;
 use serde_json::json;
 
@@ -58,4 +58,24 @@ fn a_deleted_key_drops_its_waiting_effects_and_sends_only_new_ones() {
     alice.send(&transfer("t2", &["bob"], 5));
     drained(&mut alice, &mut bob);
     assert_eq!(bob.balance(), 5);
+}
+
+#[test]
+fn a_deleted_key_drops_its_parked_effects_and_the_registry_is_told_that_none_is_left() {
+    let (mut alice, mut bob) = two();
+    alice.send(&transfer("t1", &["bob"], 5));
+    bob.handler.refuses.set(true);
+    drained(&mut alice, &mut bob);
+    assert_eq!(alice.tells().parked, 1);
+    let parked = told(&mut alice)["parked"][0]["id"].as_str().expect("an id").to_owned();
+    alice.send(&delete_key("alice")).is_executed(200);
+    assert_eq!(alice.tells().parked, 0);
+    bob.handler.refuses.set(false);
+    alice.send(&post("/accounts/alice/deposit").id("again").body("{\"amount\":10}"));
+    assert_eq!(told(&mut alice)["count"], 0);
+    for what in ["retry", "drop"] {
+        let reply = mended(&mut alice, what, &format!("{parked}/{what}"));
+        reply.is_problem(404, "not-seen", "unknown", "same-id");
+    }
+    assert_eq!((drained(&mut alice, &mut bob), bob.balance()), (0, 0));
 }

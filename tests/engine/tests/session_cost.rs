@@ -28,6 +28,14 @@ fn a_replay_and_a_refusal_write_nothing() {
         world.send(&call);
     }
     assert_eq!(world.database.rows_written(), rows);
+    // What acknowledges for the first time writes that, and nothing writes it again.
+    let gap = post("/count").place_acking(1, 9, 1);
+    world.send(&gap).is_problem(409, "sequence-gap", "no", "same-id");
+    let rows = world.database.rows_written();
+    for call in [gap, numbered(1, 1), numbered(1, 9)] {
+        world.send(&call);
+    }
+    assert_eq!(world.database.rows_written(), rows);
 }
 
 /// What a session takes up, without what the handler keeps.
