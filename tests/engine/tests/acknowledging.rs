@@ -305,6 +305,11 @@ fn an_ack_with_an_until_in_the_second_of_the_first_sent_acknowledges_though_the_
 fn an_until_far_ahead_keeps_no_tombstone_for_ever() {
     let far = Some(999_999_999_999_999);
     assert_eq!(stays_ms(&change("a"), &[Some(START_MS)], far, &[], 600), 1_200_000 + 120_000 + GRACE_MS);
+    // To the millisecond, by the row.
+    let mut world = World::with(|config| config.retention_s = 600);
+    world.send(&change("a").deadline_ms(START_MS)).is_executed(200);
+    world.send(&get("/count").ack_until("a", 999_999_999_999_999));
+    assert_eq!(world.row("a", "lapses_ms"), Some((START_MS + 1_200_000 + 120_000 + GRACE_MS).into()));
 }
 
 #[test]
