@@ -358,7 +358,11 @@ impl<H: Handler> Engine<H> {
         // Answers may have told a later clock while the object was still looking at its storage.
         loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms.max(self.told_ms), wall_ms);
         if self.is_ruled(&loaded) {
-            let fence_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
+            let aged_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
+            // The rule of a deleted key may say longer than the deployment. For the deletion's own record to leave, the
+            // fence need not pass more than what a deletion may claim as its first-sent.
+            let deleted_s = loaded.forgotten_s + header::AHEAD_MS_MAX / 1000 + 1;
+            let fence_s = if self.config.is_of_key() { aged_s } else { aged_s.min(deleted_s) };
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
         loaded.sessions.max.0 = self.config.sessions_max;
