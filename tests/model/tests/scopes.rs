@@ -69,7 +69,7 @@ const STATES: &[(&str, usize)] = &[
     ("suspect groups", 44_141),
     ("report", 8_801),
     ("resend", 21_218),
-    ("probe", 11_242),
+    ("probe", 11_421),
     ("resend and deleted", 9_542),
     ("restarted sender", 22_169),
     ("refused effects", 24_972),
