@@ -237,7 +237,7 @@ export interface Options {
   salt?: Salt | undefined;
   /** Replaces the runtime's `fetch`. It is called with a URL and an init for a change, and with a `Request` for a read. */
   fetch?: ((input: string | Request, init: RequestInit) => Promise<Response>) | undefined;
-  /** Replaces IndexedDB. */
+  /** Replaces IndexedDB. The store is closed with the outbox, and if it is the reason why `open` rejects: then try again with another one. */
   store?: Store | undefined;
   /**
    * When a request counts as stored. Has no effect together with `store`.
@@ -259,6 +259,10 @@ export interface Options {
 /** Anything that tells two equal requests apart. A function is called for each request. */
 export type Salt = string | number | (() => string | number);
 
+/**
+ * What `fetch` takes, and more. Of `fetch`'s own members, `method`, `headers`, `body` and `signal` count for a change. Others, such as `credentials`, have
+ * no effect on it: the option `fetch` can set them.
+ */
 export interface Init extends RequestInit {
   /** The key, if the application's key rule does not derive it from the path. */
   key?: string | undefined;
