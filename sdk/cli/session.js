@@ -21,7 +21,8 @@ export function sessionOf(options, { env, terminal, signal }) {
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure("usage", ["The administration token has characters that a token can't have."]);
   let hasTold = false;
   const onretry = ({ message }) => {
-    if (!hasTold) terminal.note(`${sentence(message)} Trying again, for up to ${options.timeout} s…`);
+    // With `--json`, stderr has the error of the command and nothing else.
+    if (!hasTold && !terminal.isJson) terminal.note(`${sentence(message)} Trying again, for up to ${options.timeout} s…`);
     hasTold = true;
   };
   const forMs = options.timeout * 1000;
@@ -58,7 +59,10 @@ export async function changing(session, again, change, words) {
   } catch (error) {
     const failure = failureOf(error, session, { isChange: true, isUnsent: made.firstSent === undefined, words });
     // Running it again is no use if the refusal is final.
-    if (failure.json.executed === "unknown" && !error.isDefinitive) failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
+    if (failure.json.executed === "unknown" && !error.isDefinitive) {
+      failure.lines.push(`Run it again like this: ${commandOf(session, [...again, "--again", markOf(made)])}`);
+      failure.json.again = markOf(made);
+    }
     failure.json.id = made.id;
     throw failure;
   }

@@ -115,6 +115,21 @@ test("a change without an answer in time is reported as unknown, and --again rep
   assert.match(third.stderr, /this change, which may then have been made already\.\nIt can't be known whether the change was made\.\nLook at what it was to change[^\n]*\n$/, "run again it would say the same");
 });
 
+test("with --json a change that was tried again and stays unknown says so in JSON alone, with what --again goes on with", LIMIT, async () => {
+  const done = fake.done.length;
+  const id = idIn("poisoned", (id) => !fake.done.some((each) => each.endsWith(`/records/${id}`)));
+  fake.faults.push({ on: "change", kind: "lose-answer" }, { on: "change", kind: "lose-answer" });
+  const lost = await semel(["delete", SMALL, id, "--yes", "--timeout", "2", "--json"]);
+  assert.deepEqual([lost.code, lost.stdout], [1, ""]);
+  const [{ error }, ...others] = jsonOf(lost.stderr);
+  assert.deepEqual([others, error.executed, error.again.split("@")[0]], [[], "unknown", error.id]);
+  const again = await semel(["delete", SMALL, id, "--yes", "--json", "--again", error.again]);
+  assert.equal(again.code, 0, again.stderr);
+  assert.deepEqual(fake.done.slice(done), [`DELETE keys/${SMALL}/records/${id}`]);
+  const refused = await semel(["cancel", SMALL, "none", "--json", "--token", "wrong-token-of-nobody"]);
+  assert.deepEqual([refused.code, jsonOf(refused.stderr)[0].error.again], [1, undefined]);
+});
+
 test("the command to run again names the deployment of the first run, whatever SEMEL_URL says by then", LIMIT, async () => {
   const elsewhere = { SEMEL_URL: "http://127.0.0.1:1" };
   fake.faults.push({ on: "change", kind: "lose-answer" });
