@@ -117,7 +117,7 @@ export class OutcomeLostError extends OutcomeUnknownError {}
  * - `store-newer`: a newer version of the SDK wrote it
  * - `store-damaged`: a row can't be read; nothing is sent until it can
  * - `store-full`: there is no space left
- * - `store-failed`: anything else; see `cause`
+ * - `store-failed`: anything else; see `cause`. In Chromium that includes storage that the user has blocked, which it reports as an `UnknownError`
  */
 export type StoreCode = "store-unavailable" | "store-blocked" | "store-newer" | "store-damaged" | "store-full" | "store-failed";
 
