@@ -104,6 +104,12 @@ export class Admin {
     return this.#read(`${pathOf(key)}/effects${queryOf({ after, limit })}`, signal);
   }
 
+  /** How many requests a key has sent to others that have not arrived or were refused. A key whose handler sends nothing has none, and so has one that is not there. */
+  async unsent(key, signal) {
+    const { count } = await this.effects(key, { limit: 1 }, signal).catch((error) => (error.code === "not-found" ? { count: 0 } : Promise.reject(error)));
+    return count;
+  }
+
   /** How far a forget has come: `{ id, before, state, keys, done, failed }`. */
   async forgetting(id, signal) {
     return this.#read(`/admin/forget/${encodeURIComponent(id)}`, signal);

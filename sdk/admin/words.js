@@ -21,6 +21,9 @@ const LANES_MAX = 50;
 /** What is said if there may be more lanes. */
 export const lanesShown = (lanes) => (lanes.length < LANES_MAX ? "" : ` The first ${LANES_MAX} of those that are sent to are shown.`);
 
+/** What deleting a key does to what it has still to send. Empty if that is nothing. */
+export const unsentToo = (count) => (count === 0 ? "" : ` What it has sent and nobody has taken yet goes too, and is never sent: ${counted(count, "request")}, for example a credit whose debit is done.`);
+
 export function bytes(value) {
   if (value < 1_000) return `${value} B`;
   const unit = Math.min(Math.floor(Math.log10(value) / 3), 4);

@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { instantOf } from "../admin/api.js";
 import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
-import { CHOICES, STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran } from "../admin/words.js";
+import { CHOICES, STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran, unsentToo } from "../admin/words.js";
 import { Failure } from "./failure.js";
 import { changing, commandOf, markOf, reading, readingAhead } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
@@ -277,7 +277,9 @@ export async function remove(session, key, id) {
   if (id === undefined && options.yes && !options.whole) throw new Failure("usage", ["No id is given, so it would be the key with all its data. If that is meant, add --whole."]);
   if (id !== undefined && options.whole) throw new Failure("usage", ["--whole deletes a whole key, but an id is given."]);
   if (!options.yes && id === undefined) {
-    const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.\nType the name of the key to go on: `;
+    terminal.needsSomebody();
+    const unsent = unsentToo(await readingAhead(session, () => admin.unsent(key, signal)));
+    const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.${unsent}\nType the name of the key to go on: `;
     await agree(session, question, (answer) => [key, safe(key)].includes(answer));
   } else if (!options.yes) {
     terminal.needsSomebody();

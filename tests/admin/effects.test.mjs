@@ -122,3 +122,20 @@ test("parked effects are shown page by page, each once, and a page that failed i
   assert.deepEqual(await tab.locator(".effects .why").allInnerTexts(), Array.from({ length: 120 }, (_, n) => `the ${n + 1}th`));
   assert.equal(await tab.getByRole("button", { name: "Show more" }).count(), 0);
 });
+
+test("the question whether to delete a key says how much it has still to send, or that this could not be found out", LIMIT, async (t) => {
+  for (const [effects, says] of [
+    [sentBy(), / goes too, and is never sent: 1,209 requests, for example a credit whose debit is done\./],
+    [null, /the records and their outcomes\.$/],
+    ["broken", /could not be found out; that would go too\.$/],
+  ]) {
+    fake.effects.set(SMALL, effects === "broken" ? null : effects);
+    const { tab } = await open(t, at(SMALL));
+    await shows(tab, "Delete this key…");
+    if (effects === "broken") await tab.route("**/effects?limit=1", (route) => route.abort());
+    await tab.getByRole("button", { name: "Delete this key…" }).click();
+    await until(async () => says.test(await tab.locator(".says p").first().textContent()), String(says));
+    await tab.close();
+  }
+  fake.effects.clear();
+});

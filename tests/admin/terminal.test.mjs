@@ -10,7 +10,7 @@ import { main } from "../../sdk/cli/main.js";
 import { Terminal, safe, safeLine } from "../../sdk/cli/terminal.js";
 import { until } from "../e2e/lossy.mjs";
 import { TOKEN, startFake } from "./fake.mjs";
-import { SMALL, idOf, keys, numberOf, stateOf } from "./world.mjs";
+import { SMALL, idOf, keys, numberOf, sentBy, stateOf } from "./world.mjs";
 
 const LIMIT = { timeout: 20_000 };
 const CSI = "\x1b[";
@@ -46,6 +46,18 @@ test("delete of a key asks for the key's name to be typed, and anything else cha
   assert.equal(fake.done.length, done);
   assert.equal(await begin(["delete", key]).answer("to go on: ", key), 0);
   assert.deepEqual(fake.done.slice(done), [`DELETE keys/${key}`]);
+});
+
+test("delete of a key that has still something to send says how much, and that it is never sent; for any other key it does not", LIMIT, async (t) => {
+  const [{ key }, { key: other }] = [keys[89], keys[90]];
+  fake.effects.set(key, sentBy()).set(other, null);
+  t.after(() => fake.effects.clear());
+  for (const [name, says] of [[key, true], [other, false]]) {
+    const ran = begin(["delete", name]);
+    assert.equal(await ran.answer("Type the name of the key to go on: ", "no"), 1);
+    assert.equal(/ goes too, and is never sent: 1,209 requests, for example/.test(ran.stderr), says, ran.stderr);
+    assert.equal(/ is never sent/.test(ran.stderr), says);
+  }
 });
 
 test("delete of a record asks y or N, and only y deletes it", LIMIT, async () => {

@@ -1,8 +1,8 @@
 // The changes that an administrator can make to keys and records, each explained in plain words before it is made.
 
-import { make } from "../view/element.js";
+import { make, say } from "../view/element.js";
 import { confirmChange } from "./confirm.js";
-import { counted, instant, number } from "../../sdk/admin/words.js";
+import { counted, instant, number, unsentToo } from "../../sdk/admin/words.js";
 
 /** What deleting a record means, by its state. A state that is missing here has nothing to delete: only the id is kept already. */
 const DELETED = {
@@ -34,10 +34,16 @@ function button(text, onclick) {
 }
 
 async function deleteKey(key, context) {
+  // Asked for while the question is open, because the answer may take a while.
+  const unsent = make("span", { role: "status" });
+  context.admin.unsent(key, context.signal).then(
+    (count) => say(unsent, unsentToo(count)),
+    () => say(unsent, " Whether it has still something to send to others could not be found out; that would go too."),
+  );
   const deleted = await confirmChange(context, {
     title: "Delete this key?",
     says: [
-      "Everything that the key keeps is deleted, and can't be had back: the application's own data, the records and their outcomes.",
+      make("span", {}, "Everything that the key keeps is deleted, and can't be had back: the application's own data, the records and their outcomes.", unsent),
       "Requests that were first sent before now are refused from here on. One that does not say when it was first sent counts as new, and can run a second time.",
       "New requests start the key again, with nothing in it.",
     ],

@@ -10,7 +10,7 @@ import { make, say } from "../view/element.js";
 import { troubleOf } from "./trouble.js";
 
 /**
- * Shows the dialog. `says`: paragraphs. `verb`: the text of the button. `typed`: a name that must be typed first. `fields`: a fieldset of further
+ * Shows the dialog. `says`: paragraphs, texts or elements. `verb`: the text of the button. `typed`: a name that must be typed first. `fields`: a fieldset of further
  * input, which is disabled once it may have been sent. `run(change)` makes the change. `told(result)` says what came of it. Resolves to the result;
  * to undefined if there was none, or if the view was left.
  */
