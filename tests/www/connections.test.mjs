@@ -41,6 +41,15 @@ test("of attempts that wait for a connection the newest goes first, because its 
   assert.deepEqual(net.calls.map(({ url }) => url), ["/naive?n=1", "/naive?n=2", "/naive?n=4", "/naive?n=3"]);
 });
 
+test("a copy that the network makes keeps no attempt waiting for a connection", async () => {
+  const net = slow(800, { twice: 100 });
+  for (const click of [1, 2, 3]) net.send("naive", click);
+  await settled();
+  await net.clock.pass(10_000);
+  const isCopy = new Map(net.last.map((attempt) => [attempt.id, attempt.isCopy]));
+  assert.deepEqual(net.calls.map(({ headers }) => isCopy.get(headers.get("lab-attempt"))), [false, false, false, true, true, true]);
+});
+
 test("an attempt whose client stops waiting before it has a connection, and its copy, never leave, and are lost", async () => {
   for (const lane of LANES) {
     const net = slow(3_000, { twice: 100 });

@@ -60,6 +60,7 @@ export function makeNetwork({ settings, connections = Infinity, record, fetch, r
     let told = { id: `${click}-${lane}-${random().toString(36).slice(2, 10)}`, click, lane, sentMs: now(), fate: "sent", answer: isCopy ? "lost" : "waiting", isCopy };
     return {
       id: isDeposit ? told.id : undefined,
+      isCopy,
       save: () => (isKept ? record(told) : undefined),
       /** Called when the attempt leaves. From here on it may reach the server, so it is recorded even if the click has too many attempts. */
       async leave() {
@@ -82,7 +83,7 @@ export function makeNetwork({ settings, connections = Infinity, record, fetch, r
     };
     if (delayMs > 0) await sleep(delayMs);
     if (loseRequest || settings.offline) return lost(settings.offline ? "offline" : "request");
-    if (!(await line.enter(signal))) return lost("busy");
+    if (!(await line.enter(signal, attempt.isCopy))) return lost("busy");
     let answer;
     try {
       if (settings.offline) return lost("offline");
@@ -130,13 +131,13 @@ export function makeNetwork({ settings, connections = Infinity, record, fetch, r
   return { send };
 }
 
-/** The line for `connections`. Who waits for one the shortest gets it first: its client has the most time left. First come, first served, all would come too late. */
+/** The line for `connections`. Who waits for one the shortest gets it first: its client has the most time left. First come, first served, all would come too late. A copy comes last. */
 function makeLine(connections) {
-  const waiting = new Set();
+  const waiting = [];
   let free = connections;
   return {
     /** Resolves to true when there is a connection; to false if there is none and `signal` aborts before, or has aborted. */
-    async enter(signal) {
+    async enter(signal, isCopy) {
       if (free > 0) {
         free -= 1;
         return true;
@@ -144,17 +145,18 @@ function makeLine(connections) {
       if (signal?.aborted) return false;
       return new Promise((resolve) => {
         const end = (isNext) => {
-          waiting.delete(end);
+          waiting.splice(waiting.indexOf(end), 1);
           signal?.removeEventListener("abort", giveUp);
           resolve(isNext);
         };
         const giveUp = () => end(false);
         signal?.addEventListener("abort", giveUp);
-        waiting.add(end);
+        if (isCopy) waiting.unshift(end);
+        else waiting.push(end);
       });
     },
     leave() {
-      const next = [...waiting].at(-1);
+      const next = waiting.at(-1);
       if (next) next(true);
       else free += 1;
     },
