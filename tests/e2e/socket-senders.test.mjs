@@ -82,6 +82,18 @@ test("a socket whose first message is invalid or not allowed is closed with a co
   bob.destroy();
 });
 
+test("the log has why the sender on a socket is refused, which no close code says, and nothing of the token", async (t) => {
+  const logging = await serve((end) => t.after(end), "ledger", { ...vars, SEMEL_LOG_SAMPLE: "1" });
+  const refused = token("alice", { aud: "another" });
+  const { socket } = await open(logging.url, path("refused"));
+  socket.send(hello(refused));
+  assert.deepEqual(await socket.closed, [4401, "unauthorized"]);
+  const { key, time, ...line } = JSON.parse(await logging.line(/unauthorized/));
+  assert.deepEqual(line, { level: "info", by: "object", method: "GET", code: "unauthorized", status: 401, ms: 0, message: "the token is for another audience (aud)" });
+  assert.match(key, /^[0-9a-f]{16}$/);
+  for (const part of refused.split(".")) assert.ok(!logging.log.includes(part));
+});
+
 test("on a socket of its own another principal learns and changes nothing, and a token for reads changes nothing", async () => {
   const id = randomUUID();
   await server.deposit("private", 1, { id, as: alice });

@@ -1,5 +1,6 @@
 //! The Worker's router: decides where a request goes.
 
+use crate::storage::console_log;
 use crate::table::Table;
 use crate::{remote, settings, wire};
 use js_sys::{Array, Uint8Array};
@@ -9,7 +10,7 @@ use semel_core::message::{Headers, Method};
 use semel_core::problem::{Code, Problem};
 use semel_core::server::batch::first_frame;
 use semel_core::server::edge::auth::{Refusal, Signed};
-use semel_core::server::edge::router::{Route, route, route_own, wait_ms};
+use semel_core::server::edge::router::{Route, route, route_own, told, wait_ms};
 use semel_core::server::engine::remote::read;
 use semel_core::server::log::{self, Answered, Sample};
 use semel_core::server::registry::{Asked, Listing, Page, merged};
@@ -117,8 +118,23 @@ impl<H: Handler> Router<H> {
                 let ends_ms = asker.ends_ms.map_or(JsValue::UNDEFINED, |ends_ms| JsValue::from(ends_ms as f64));
                 Array::of2(&JsValue::from_str(&asker.to_text()), &ends_ms)
             }
-            Err(Refusal::Problem(problem)) => wire::closing(&problem),
+            Err(Refusal::Problem(problem)) => {
+                self.note_refused(&problem, key, now_ms);
+                wire::closing(&problem)
+            }
             Err(Refusal::Wait) => not_yet(TELLING_MS),
+        }
+    }
+
+    /// Writes the line of the log of a sender who is refused. The close code has no room for the reason, so nobody else would learn it.
+    fn note_refused(&self, problem: &Problem, key: &str, now_ms: f64) {
+        let headers = Headers::from_iter([("semel-key", key)]);
+        let key = header::key(&headers).ok().flatten();
+        let now_ms = wire::instant_ms(now_ms);
+        let answered =
+            Answered { now_ms, took_ms: 0, by: "object", method: "GET", headers: &headers, key: key.as_ref() };
+        if let Some(line) = log::line(self.log_sample, &answered, &told(problem)) {
+            console_log(&line);
         }
     }
 

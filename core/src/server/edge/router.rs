@@ -112,8 +112,8 @@ pub fn route<H: Handler>(
     }
 }
 
-/// Logs why nobody can be admitted, which only the operator can change.
-fn told(problem: &Problem) -> Answer {
+/// The answer to who is not admitted. It logs why nobody can be, which only the operator can change.
+pub fn told(problem: &Problem) -> Answer {
     let answer = Answer::problem(problem);
     if problem.code == Code::Unavailable { answer.with_log(problem.detail.as_str()) } else { answer }
 }
