@@ -59,8 +59,8 @@ test("the keys of an issuer that is down hold for a day, and are used again once
 test("a handler that panics resets no rate limit, and drops no fetched keys", async (t) => {
   const { told, server, change } = await start(t, { SEMEL_RATE_PER_SECOND: "1", SEMEL_RATE_BURST: "4" });
   const codes = [];
-  // The clock stands, so no time passes in which the rate would allow another request.
-  await server.send("POST", "/probe/clock", { body: "stands for 7" });
+  // The clock stands until one more request has come, so no time passes in which the rate would allow another of these.
+  await server.send("POST", "/probe/clock", { body: "stands for 8" });
   for (const path of ["/panic", "/panic", "/panic", "/panic", "/panic", "/panic", "/echo"]) codes.push(await change(path));
   await server.line(/the module was restarted/);
   assert.deepEqual(codes, [...Array(4).fill("rolled-back"), ...Array(3).fill("rate-limited")]);
