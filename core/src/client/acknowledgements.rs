@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_on_a_request_fill_the_header_to_its_last_byte_and_not_beyond() {
+        for (last, rides) in [(114, 16), (115, 15)] {
+            let mut acks = Acknowledgements::default();
+            for (n, length) in [240; 15].into_iter().chain([last]).enumerate() {
+                acks.add(&format!("{n:0>length$}"), settled("k"), 0);
+            }
+            let value = acks.ride("k", 1).expect("a ride");
+            assert_eq!((value.split(", ").count(), value.len() == ACK_BYTES_MAX), (rides, rides == 16));
+        }
+    }
+
+    #[test]
     fn a_request_for_acknowledgements_alone_has_at_most_the_limit_of_ids() {
         for was_cancelled in [false, true] {
             let mut acks = waiting(300, was_cancelled, 3);
@@ -235,6 +247,7 @@ mod tests {
         let mut acks = waiting(1, false, 2);
         assert!(!acks.is_full());
         while acks.waiting.len() < ACKS_WAITING_MAX {
+            assert!(!acks.is_full());
             let row = acks.waiting.len().to_string();
             acks.waiting.push(Waiting {
                 row,

@@ -66,9 +66,12 @@ mod tests {
     #[test]
     fn the_number_of_clocks_of_keys_that_are_remembered_is_bounded() {
         let mut clock = ServerClock::default();
-        for key in 0..=KEYS_KNOWN_MAX {
+        for key in 0..KEYS_KNOWN_MAX {
             clock.learn(Some(&key.to_string()), 1, 0);
         }
+        assert_eq!(clock.keys_ms.len(), KEYS_KNOWN_MAX);
+        clock.learn(Some("one more"), 1, 0);
         assert!(clock.keys_ms.len() <= KEYS_KNOWN_MAX);
+        assert_eq!(clock.at(Some("one more"), 0), Some(1));
     }
 }

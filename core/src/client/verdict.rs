@@ -116,3 +116,90 @@ fn failure(answer: &Answer, code: &str, executed: Executed, retry: Retry) -> Fai
     let detail = answer.member("detail").or(answer.member("title")).unwrap_or(code);
     Failure { problem: answer.body.clone(), ..Failure::of(code, executed, retry, detail) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Headers;
+
+    const NOW_MS: i64 = 1_800_000_000_000;
+    const NOW_S: i64 = NOW_MS / 1000;
+    const SENT: Sent = Sent { first_sent_s: NOW_S, deadline_ms: NOW_MS };
+
+    fn answer(status: u16, semel: &str, members: &[(&str, &str)]) -> Answer {
+        let headers = [("semel-status", semel.to_owned()), ("semel-now", NOW_MS.to_string())];
+        let members = members.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Answer { status, headers: headers.into_iter().collect::<Headers>(), members, ..Answer::default() }
+    }
+
+    fn never(answer: &Answer) -> Failure {
+        match judge(answer, SENT) {
+            Verdict::Never(failure) => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_outcome_has_a_status_of_200_to_299_or_400_to_499() {
+        for (status, is_outcome) in
+            [(199, false), (200, true), (299, true), (300, false), (399, false), (400, true), (499, true), (500, false)]
+        {
+            for semel in ["executed", "replayed"] {
+                assert_eq!(judge(&answer(status, semel, &[]), SENT) == Verdict::Outcome, is_outcome, "{status}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_problem_with_never_is_definitive_up_to_the_status_499_and_no_5xx_is() {
+        for (status, is_definitive) in [(400, true), (499, true), (500, false), (501, false), (599, false)] {
+            let told = judge(&answer(status, "cancelled", &[("retry", "never")]), SENT);
+            assert_eq!(matches!(told, Verdict::Never(_)), is_definitive, "{status}");
+            assert!(is_definitive || told == AGAIN, "{status}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_without_a_readable_body_means_what_the_table_of_codes_says_but_fenced_and_cancelled_say_nothing() {
+        for (status, code, executed) in [
+            (410, "poisoned", Executed::No),
+            (409, "transaction-aborted", Executed::No),
+            (410, "acknowledged", Executed::Unknown),
+            (412, "outside-window", Executed::Unknown),
+            (409, "fenced", Executed::Unknown),
+            (410, "cancelled", Executed::Unknown),
+        ] {
+            assert_eq!(never(&answer(status, code, &[])).executed, executed, "{code}");
+        }
+        assert_eq!(judge(&answer(410, "of-a-newer-server", &[]), SENT), AGAIN, "what nobody knows is not definitive");
+        let told = |semel, members: &[(&str, &str)]| refusal(&answer(429, semel, members)).map(|failure| failure.code);
+        assert_eq!(told("rate-limited", &[]), Some("rate-limited".to_owned()));
+        assert_eq!(told("rate-limited", &[("executed", "unknown")]), None, "the body counts more than the table");
+        assert_eq!((told("in-flight", &[]), told("of-a-newer-server", &[])), (None, None));
+        assert_eq!(told("of-a-newer-server", &[("executed", "no")]), Some("of-a-newer-server".to_owned()));
+    }
+
+    #[test]
+    fn a_failure_tells_the_detail_of_the_problem_or_its_title_or_its_code() {
+        let (detail, title) = (("detail", "of this case"), ("title", "of all cases"));
+        for (members, told) in [(&[detail, title][..], "of this case"), (&[title], "of all cases"), (&[], "poisoned")] {
+            assert_eq!(never(&answer(410, "poisoned", members)).detail, told);
+        }
+    }
+
+    #[test]
+    fn a_refused_instant_corrects_the_clock_only_if_it_is_more_than_120_s_ahead_of_the_servers() {
+        let is_again = |semel: &str, first_sent_s: i64, deadline_ms: i64| {
+            let told = judge(&answer(400, semel, &[]), Sent { first_sent_s, deadline_ms });
+            assert!(matches!(told, Verdict::Pause(_) | Verdict::Again { clock_ms: Some(NOW_MS), .. }), "{told:?}");
+            matches!(told, Verdict::Again { .. })
+        };
+        for (ahead_ms, is_too_far) in [(0, false), (120_000, false), (120_001, true)] {
+            assert_eq!(is_again("key-invalid", NOW_S, NOW_MS + ahead_ms), is_too_far, "a deadline: {ahead_ms}");
+            assert!(!is_again("key-mismatch", NOW_S, NOW_MS + ahead_ms), "only malformed instants are about time");
+        }
+        for (ahead_s, is_too_far) in [(0, false), (120, false), (121, true)] {
+            assert_eq!(is_again("key-invalid", NOW_S + ahead_s, NOW_MS), is_too_far, "a first-sent: {ahead_s}");
+        }
+    }
+}
