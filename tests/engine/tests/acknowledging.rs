@@ -317,6 +317,15 @@ fn a_short_retention_does_not_end_a_tombstone_before_a_deadline_that_was_seen() 
     let at = |s: i64| Some(START_MS + s * 1000);
     assert_eq!(lives_ms(&[at(100)], None, &[], 10), 100_000 + GRACE_MS);
     assert_eq!(lives_ms(&[None], at(100), &[], 10), 100_000 + GRACE_MS);
+    // To the millisecond, by the row.
+    for is_seen in [true, false] {
+        let mut world = World::with(|config| config.retention_s = 10);
+        let (attempt, ack) = (change("a"), get("/count"));
+        let last_ms = START_MS + 100_000;
+        world.send(&if is_seen { attempt.deadline_ms(last_ms) } else { attempt }).is_executed(200);
+        world.send(&if is_seen { ack.ack("a") } else { ack.ack_until("a", last_ms) });
+        assert_eq!(world.row("a", "lapses_ms"), Some((last_ms + GRACE_MS).into()), "{is_seen}");
+    }
 }
 
 #[test]
