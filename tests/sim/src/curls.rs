@@ -73,8 +73,9 @@ impl Sim {
         let is_wanted = match errand {
             Errand::Attempt => !is_done,
             Errand::Again => is_done && !is_acked,
-            // Before there is an outcome, the other body might be the one that is executed.
-            Errand::OtherBody => (has_outcome || is_poisoned) && !is_acked && !is_cancelling,
+            // Before there is an outcome, the other body might be the one that is executed. And so it might be if the
+            // outcome is undone.
+            Errand::OtherBody => (has_outcome || is_poisoned) && !is_acked && !is_cancelling && self.plan.restores == 0,
             Errand::LookUp => true,
             // This is an attempt like any other: none leaves after the acknowledgement.
             Errand::Cancel => !is_acked,

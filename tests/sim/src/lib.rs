@@ -10,8 +10,8 @@
 //!   [`snapshot`]: what a key stores
 //! - [`tab`] and [`store`]: browsers, their tabs, and what these share; [`curl`]: requests made by hand; [`letter`]:
 //!   messages on the wire
-//! - `sim`: the run, a queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults` and
-//!   [`wire`]: the events
+//! - `sim`: the run, a queue of events in the order of time; `tabs`, `sharing`, `curls`, `administrator`, `faults`,
+//!   `putting_back` and [`wire`]: the events
 //! - [`oracle`]: what must hold
 //! - [`sessions`]: another run for sessions and batches, with its own server and oracle
 //! - [`remote`]: another run for requests that are executed elsewhere, likewise
@@ -36,6 +36,7 @@ pub mod marks;
 pub mod mutant;
 pub mod oracle;
 pub mod plan;
+mod putting_back;
 pub mod remote;
 pub mod server;
 pub mod sessions;

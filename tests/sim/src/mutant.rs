@@ -41,6 +41,8 @@ twins! {
     ShortestRetention = "shortest-retention",
     /// A key says that it is full one request too soon.
     FullEarly = "full-early",
+    /// A key is put back without its outcomes.
+    PutBackBare = "put-back-bare",
     /// From the tenth deposit on, a read does not see the last one.
     StaleReads = "stale-reads",
     /// A call with an id in hand joins that request, even with another payload.
@@ -63,6 +65,8 @@ twins! {
     NestedKept = "nested-kept",
     /// An administrator's decision is applied to whatever is by then at the place of the effect that was seen.
     MendedByPlace = "mended-by-place",
+    /// What a key has yet to send outlives its deletion.
+    DeletedStillSends = "deleted-still-sends",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
     /// If one of several requests committed together fails, what ran before it is rolled back too.
@@ -125,6 +129,10 @@ twins! {
     TurnKept = "turn-kept",
     /// What is recorded is not what an administrator said of a request in doubt.
     ResolvedOtherwise = "resolved-otherwise",
+    /// A key that sends requests elsewhere is put back without its outcomes.
+    ElsewherePutBackBare = "elsewhere-put-back-bare",
+    /// After it was put back, such a key says that it has forgotten, and has not.
+    ElsewhereUnrefused = "elsewhere-unrefused",
 }
 
 /// A mistake on purpose.

@@ -25,18 +25,18 @@ use std::rc::Rc;
 const STATEMENTS_MAX: u64 = 14;
 
 /// A key.
-struct Keyed {
+pub(crate) struct Keyed {
     name: String,
-    world: World<Deposits>,
-    apart: Option<Rc<Apart>>,
-    ahead_ms: i64,
+    pub(crate) world: World<Deposits>,
+    pub(crate) apart: Option<Rc<Apart>>,
+    pub(crate) ahead_ms: i64,
     /// The furthest that its clock was ever ahead, in ms.
     ahead_ms_max: i64,
-    started_ms: i64,
+    pub(crate) started_ms: i64,
     /// The retention of the key, in seconds.
     retention_s: i64,
     held: Vec<Exchange>,
-    seen: Rc<Snapshot>,
+    pub(crate) seen: Rc<Snapshot>,
 }
 
 /// What became of a message.
@@ -52,10 +52,10 @@ pub struct Turn {
 
 /// All keys.
 pub struct Server {
-    mutant: Option<Mutant>,
+    pub(crate) mutant: Option<Mutant>,
     plan: Plan,
     config: Config,
-    keys: BTreeMap<String, Keyed>,
+    pub(crate) keys: BTreeMap<String, Keyed>,
     worker_ahead_ms: i64,
     /// The furthest that the worker's clock was ever ahead, in ms.
     worker_ahead_ms_max: i64,

@@ -90,7 +90,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.batches,
         |plan| &mut plan.together.survives,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 46] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 50] = [
         // These are first: if the run of the outbox fails, a few tries remove them.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
@@ -108,11 +108,14 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.effects.administrations,
         |plan| &mut plan.effects.clock_backs,
         |plan| &mut plan.effects.forgets,
+        |plan| &mut plan.effects.deletions,
         |plan| &mut plan.remote.wishes,
         |plan| &mut plan.remote.again,
         |plan| &mut plan.remote.outages,
         |plan| &mut plan.remote.ends,
         |plan| &mut plan.remote.deployments,
+        |plan| &mut plan.remote.jumps,
+        |plan| &mut plan.remote.restores,
         |plan| &mut plan.remote.administrations,
         |plan| &mut plan.sessions.holders,
         |plan| &mut plan.sessions.contentions,
@@ -130,6 +133,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.partitions,
         |plan| &mut plan.restarts,
         |plan| &mut plan.jumps,
+        |plan| &mut plan.restores,
         |plan| &mut plan.curl_crashes,
         |plan| &mut plan.reloads,
         |plan| &mut plan.freezes,

@@ -10,6 +10,7 @@ use crate::letter::Letter;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Oracle, Violation, violation};
 use crate::plan::Plan;
+use crate::putting_back::Backup;
 use crate::server::Server;
 use crate::sharing::Sharing;
 use crate::tab::{Browser, Tab};
@@ -77,6 +78,8 @@ pub(crate) enum Event {
     Restart,
     CrashCurl,
     Jump,
+    BackUp,
+    PutBack,
     Calm,
 }
 
@@ -88,6 +91,9 @@ pub(crate) struct Sim {
     pub sharing: Rng,
     /// For what an administrator does.
     pub administering: Rng,
+    /// For backups.
+    pub restoring: Rng,
+    pub backup: Option<Backup>,
     pub now_ms: i64,
     /// The events by time, and then in the order in which they were made.
     queue: BTreeMap<(i64, u64), Event>,
@@ -109,6 +115,8 @@ impl Sim {
             rng: Rng::with_seed(!plan.seed),
             sharing: Rng::with_seed(crate::plan::of_sharing(plan.seed)),
             administering: Rng::with_seed(crate::plan::of_administering(plan.seed)),
+            restoring: Rng::with_seed(!crate::plan::of_restoring(plan.seed)),
+            backup: None,
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,
@@ -152,6 +160,7 @@ impl Sim {
         }
         self.set_up_curls();
         self.set_up_administrator();
+        self.set_up_backups();
         let Plan {
             reloads,
             freezes,
@@ -254,6 +263,8 @@ impl Sim {
             Event::Administer(n) => self.administer(n)?,
             Event::Malformed(n) => self.be_malformed(n)?,
             Event::Online(browser) => self.tell_of_network(browser),
+            Event::BackUp => self.back_up()?,
+            Event::PutBack => self.put_back()?,
             Event::Calm => self.calm()?,
             fault => self.fault(&fault)?,
         }

@@ -59,8 +59,8 @@ impl Run {
         }
     }
 
-    /// Lets a key forget what was last used before this second.
-    pub(super) fn forget(&mut self, account: usize) {
+    /// Loses what is on its way to a key, except for what comes again and nobody waits for.
+    pub(super) fn lose_on_their_way_to(&mut self, account: usize) {
         let on_its_way: Vec<(i64, u64)> = {
             let is_to = |sending: &Sending| {
                 sending.key.as_ref().is_some_and(|key| key.as_str() == key_of(&account.to_string()))
@@ -76,6 +76,11 @@ impl Run {
                 self.lose(from, life, sending);
             }
         }
+    }
+
+    /// Lets a key forget what was last used before this second.
+    pub(super) fn forget(&mut self, account: usize) {
+        self.lose_on_their_way_to(account);
         let before_s = (START_MS + self.now_ms) / 1000;
         self.world(account).forget(before_s).expect("storage that does not fail");
         self.has_forgotten = true;

@@ -18,6 +18,7 @@
 
 mod administrator;
 mod bank;
+mod deletion;
 mod host;
 mod options;
 mod oracle;

@@ -40,6 +40,8 @@ pub struct Options {
     /// How often an administrator has a key forget its sessions, and everything else that is as old. Nobody mends
     /// anything then: whoever sends again what may have run does so at their own risk.
     pub forgets: usize,
+    /// How often an administrator deletes a key. Nobody mends anything then, and no clock goes back.
+    pub deletions: usize,
     /// How often the clock of a key's machine goes back.
     pub clock_backs: usize,
 }
@@ -58,6 +60,8 @@ impl Options {
         let administrations = if restores > 0 || mending.bool() { 0 } else { mending.usize(1..=20) };
         let takes = if taking.bool() { 0 } else { 50 };
         let clock_backs = if mending.bool() { 0 } else { mending.usize(1..=4) };
+        let mut deleting = Rng::with_seed(crate::plan::of_deleting(seed));
+        let deletions = if deleting.bool() { 0 } else { deleting.usize(1..=3) };
         let is_forgetful = restores == 0 && administrations == 0 && clock_backs == 0;
         Self {
             busy_ms: [5_000, 20_000][rng.usize(0..2)],
@@ -76,6 +80,7 @@ impl Options {
             administrations,
             takes,
             forgets: if is_forgetful { forgetting.usize(0..=4) } else { 0 },
+            deletions: if is_forgetful { deletions } else { 0 },
             clock_backs,
         }
     }

@@ -29,6 +29,12 @@ pub struct Account {
     parked_calls: BTreeMap<String, String>,
     /// How many effects wait.
     pub waiting: i64,
+    /// The credits that wait behind another.
+    behind: BTreeSet<String>,
+    /// The credits that it had sent before it was deleted, and of these the ones that had never left.
+    gone: BTreeSet<String>,
+    never_left: BTreeSet<String>,
+    was_deleted: bool,
 }
 
 impl Account {
@@ -52,9 +58,30 @@ impl Account {
             calls: database.number("SELECT count(*) FROM calls"),
             parked_calls: calls.map(|row| (text(&row[0]), text(&row[1]))).collect(),
             waiting: database.number("SELECT count(*) FROM semel_effects"),
+            behind: database.query(BEHIND).iter().map(|row| text(&row[0])).collect(),
+            gone: BTreeSet::new(),
+            never_left: BTreeSet::new(),
+            was_deleted: false,
         }
     }
+
+    /// All that it was, if it was deleted before. What it had parked and not sent yet has gone with it.
+    pub fn after(self, former: Vec<Self>) -> Self {
+        former.into_iter().rev().fold(self, |now, was| Self {
+            balance: now.balance + was.balance - FIRST,
+            gone: was.sent.iter().map(|(name, ..)| name.clone()).chain(now.gone).collect(),
+            never_left: was.behind.into_iter().chain(now.never_left).collect(),
+            sent: [was.sent, now.sent].concat(),
+            got: [was.got, now.got].concat(),
+            was_deleted: true,
+            ..now
+        })
+    }
 }
+
+/// The credits that wait behind another: they have never left.
+const BEHIND: &str = "SELECT json_extract(CAST(body AS TEXT), '$.name') FROM semel_effects AS one \
+                      WHERE url LIKE '/accounts/%' AND seq > (SELECT min(seq) FROM semel_effects WHERE lane = one.lane)";
 
 /// The reason of an effect that an administrator has given up.
 const GIVEN_UP: &str = "an administrator gave it up";
@@ -103,11 +130,22 @@ pub fn check(
             if parked.is_some_and(|(_, reason)| reason == GIVEN_UP) && !mended.given_up.contains(name) {
                 return violation("mended", format!("{name} from {from} was given up, and nobody has named it"));
             }
-            if mended.dropped.contains(name) != (times == 0 && parked.is_none()) {
+            if times > 0 && account.never_left.contains(name) {
+                return violation(
+                    "deleted",
+                    format!("{name} from {from} came, which had not left when {from} was deleted"),
+                );
+            }
+            let is_gone = account.gone.contains(name) && !mended.dropped.contains(name);
+            if !is_gone && mended.dropped.contains(name) != (times == 0 && parked.is_none()) {
                 let what = format!("{name} from {from} was credited {times} times, parked: {parked:?}");
                 return violation("mended", format!("{what}, of what was dropped: {:?}", mended.dropped));
             }
             match (times, parked.map(|(executed, _)| executed.as_str())) {
+                (0, None) if is_gone => {
+                    see("is deleted with its key");
+                    money -= amount;
+                }
                 (0, None) => money -= amount,
                 (1, None) => see("is credited"),
                 // It was acknowledged before its key was restored, so the other key no longer has its outcome.
@@ -135,7 +173,7 @@ pub fn check(
     }
     for (from, account) in accounts.iter().enumerate() {
         // Nobody knows for what a restored key has called.
-        if from > 0 || !was_put_back {
+        if (from > 0 || !was_put_back) && !account.was_deleted {
             check_calls(from, account, mended, &outside.done_of(&from.to_string()))?;
             if account.calls > 0 {
                 see("calls outside");

@@ -48,6 +48,8 @@ pub(super) enum Event {
     Administer,
     /// An administrator has a key forget everything that was used until now.
     Forget(usize),
+    /// An administrator deletes a key, by a request of this number.
+    Delete(usize, usize),
     /// What an administrator decided after a look is requested, for the first time (`true`) or again.
     Mend(usize, bool),
     Calm,
@@ -61,6 +63,8 @@ struct Wish {
 
 pub(super) struct Keyed {
     pub world: World<Accounts>,
+    /// What it contained each time that it was deleted.
+    pub(super) former: Vec<Account>,
     /// How often it has ended. What an earlier object waits for is ignored.
     pub(super) life: u32,
     pub(super) has_timer: bool,
@@ -75,9 +79,10 @@ pub struct Run {
     pub(super) rng: Rng,
     /// Decides about the administrator and the clocks.
     pub(super) mending: Rng,
-    /// Decide who takes ids, and who has sessions forgotten.
+    /// Decide who takes ids, who has sessions forgotten, and which keys are deleted.
     pub(super) taking: Rng,
     pub(super) forgetting: Rng,
+    pub(super) deleting: Rng,
     pub(super) now_ms: i64,
     pub(super) queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
@@ -100,7 +105,7 @@ impl Run {
         let keyed = |account: usize| {
             let config = Config { open: true, ..Config::default() };
             let world = World::in_memory(&key_of(&account.to_string()), Accounts::default(), config);
-            Keyed { world, life: 0, has_timer: false, behind_ms: 0 }
+            Keyed { world, former: Vec::new(), life: 0, has_timer: false, behind_ms: 0 }
         };
         Self {
             options: plan.effects.clone(),
@@ -109,6 +114,7 @@ impl Run {
             mending: Rng::with_seed(!crate::plan::of_mending(plan.seed)),
             taking: Rng::with_seed(!crate::plan::of_taking(plan.seed)),
             forgetting: Rng::with_seed(!crate::plan::of_forgetting(plan.seed)),
+            deleting: Rng::with_seed(!crate::plan::of_deleting(plan.seed)),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -138,11 +144,17 @@ impl Run {
             self.happen(event);
         }
         self.keys.iter().for_each(|keyed| stored::change(self.mutant, When::Sent, &keyed.world.database));
-        let accounts: Vec<Account> = self.keys.iter().map(|keyed| Account::of(&keyed.world.database)).collect();
+        let account = |keyed: &mut Keyed| Account::of(&keyed.world.database).after(std::mem::take(&mut keyed.former));
+        let accounts: Vec<Account> = self.keys.iter_mut().map(account).collect();
         if let Some(account) = accounts.iter().position(|account| account.waiting > 0) {
             return violation("unsettled", format!("at {account} something waits: {:?}", accounts[account]));
         }
-        let mut seen = check(&accounts, (self.was_put_back, self.has_forgotten), &self.mended, &self.outside)?;
+        let mut seen = check(
+            &accounts,
+            (self.was_put_back, self.has_forgotten || self.options.deletions > 0),
+            &self.mended,
+            &self.outside,
+        )?;
         seen.append(&mut self.seen);
         Ok(seen)
     }
@@ -165,7 +177,7 @@ impl Run {
             let at_ms = self.rng.i64(0..options.busy_ms);
             // A forgotten request must not count as new.
             let first_sent_s = (START_MS + at_ms) / 1000;
-            let call = if options.forgets > 0 { call.first_sent_s(first_sent_s) } else { call };
+            let call = if options.forgets + options.deletions > 0 { call.first_sent_s(first_sent_s) } else { call };
             self.wishes.push(Wish { from, call });
             self.push(at_ms, Event::Ask(number));
         }
@@ -183,6 +195,7 @@ impl Run {
             }
         }
         self.set_up_administrator();
+        self.set_up_deletions();
         for _ in 0..self.options.clock_backs {
             let at_ms = self.mending.i64(0..self.options.busy_ms * 2);
             let account = self.mending.usize(0..self.options.accounts);
@@ -265,6 +278,7 @@ impl Run {
             Event::GoBack(account) => self.go_back(account),
             Event::Administer => self.administer(),
             Event::Forget(account) => self.forget(account),
+            Event::Delete(account, number) => self.delete(account, number),
             Event::Mend(number, is_first) => self.mend(number, is_first),
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());

@@ -14,7 +14,9 @@ impl Oracle {
             }
             for (number, wish) in self.wishes.iter().filter(|(_, wish)| wish.key == key && wish.browser.is_some()) {
                 let state = seen.state_of(&wish.id);
-                if matches!(state, "executed" | "poisoned") && !wish.is_lost && !wish.is_reused() {
+                let story = self.ids.get(&(key.to_owned(), wish.id.clone()));
+                let is_void = story.is_some_and(|story| story.is_void);
+                if matches!(state, "executed" | "poisoned") && !wish.is_lost && !wish.is_reused() && !is_void {
                     return violation("unacknowledged", format!("{number} is left {state} at {key}"));
                 }
             }
@@ -31,11 +33,14 @@ impl Oracle {
         if wish.is_reused() {
             return Ok(());
         }
-        for got in wish.got.iter().chain(&wish.told) {
+        if story.is_void {
+            self.check_void(number, wish, story)?;
+        }
+        for got in wish.got.iter().chain(&wish.told).filter(|_| !story.is_void) {
             self.check_got(number, wish, story, got)?;
         }
         // Without first-sent, a request may run again and have several outcomes.
-        let is_one = effects <= 1;
+        let is_one = effects <= 1 && !story.is_void;
         let outcomes = wish.got.iter().chain(&wish.told).filter(|got| matches!(got, Got::Outcome(..)));
         if is_one && outcomes.collect::<Vec<_>>().windows(2).any(|pair| pair[0] != pair[1]) {
             return violation(

@@ -224,9 +224,13 @@ impl Oracle {
             self.history.is_no_longer_promised(key);
         }
         let story = self.id(key, id);
+        let is_once_more = story.is_void && story.effects_ms.is_empty() && !story.undone.is_empty();
         story.effects_ms.push(*at_ms);
         story.outcomes.push(outcome(number, exchange.before.effects + 1));
         *self.effects.entry(key.to_owned()).or_default() += 1;
+        if is_once_more {
+            self.see("put back: what was undone runs once more");
+        }
         if let (false, Ok(wanted)) = (self.happened.contains_key(number), number.parse()) {
             self.check_order(wanted, exchange.letter.from)?;
         }
@@ -290,6 +294,9 @@ impl Oracle {
         }
         if said.is_never {
             story.told.insert(said.code.clone());
+        }
+        if said.code == "replayed" && !story.undone.is_empty() && !story.effects_ms.is_empty() {
+            self.seen.insert("put back: what has run is replayed".to_owned());
         }
         if said.is_outcome() && message.control() != Some("cancel") {
             let told = (exchange.reply.status(), body.to_vec());

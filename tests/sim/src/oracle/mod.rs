@@ -8,6 +8,7 @@
 //! - `order`: what must hold for requests that a tab wants one after the other
 //! - `sharing`: what must hold for an id that several calls use or wait for
 //! - `waiting`: what must hold for callers who wait only for a limited time
+//! - `past`: what a key contains that is put back to a backup
 //! - `history`: whether each account behaved as if it did one thing at a time
 //!
 //! Invariants:
@@ -21,12 +22,14 @@ mod ending;
 mod exchange;
 pub(crate) mod history;
 mod order;
+mod past;
 mod rows;
 mod sharing;
 mod waiting;
 
 use crate::plan::Plan;
 use history::History;
+pub use past::Past;
 use semel_core::client::Answered;
 use semel_core::problem::Executed;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +52,7 @@ pub fn violation<T>(kind: &'static str, what: impl Into<String>) -> Result<T, Vi
 }
 
 /// What the oracle remembers of an id at a key.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct IdStory {
     /// The key's clock when the id first arrived.
     first_seen_ms: Option<i64>,
@@ -82,6 +85,10 @@ struct IdStory {
     until_ms: i64,
     /// Whether attempts may arrive later than was said.
     is_unbounded: bool,
+    /// Whether something was done or said of it that is void, because its key was put back.
+    is_void: bool,
+    /// The outcomes that it had before.
+    undone: Vec<(u16, Vec<u8>)>,
 }
 
 impl IdStory {
@@ -183,6 +190,8 @@ pub struct Oracle {
     happened: BTreeMap<String, String>,
     /// The fence of each key is at least this, as the key said.
     fences_s: BTreeMap<String, i64>,
+    /// The keys that were put back.
+    put_back: BTreeSet<String>,
     /// The history of all accounts.
     pub history: History,
     /// What happened at least once. A run in which nothing happens proves nothing.
@@ -201,6 +210,7 @@ impl Oracle {
             effects: BTreeMap::new(),
             happened: BTreeMap::new(),
             fences_s: BTreeMap::new(),
+            put_back: BTreeSet::new(),
             history: History::default(),
             seen: BTreeSet::new(),
         }

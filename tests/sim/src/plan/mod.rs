@@ -14,8 +14,8 @@ mod streams;
 
 pub use sessions::Sessions;
 pub(crate) use streams::{
-    of_administering, of_deadlines, of_effects, of_forgetting, of_idling, of_mending, of_midst, of_remote,
-    of_remote_room, of_room, of_sessions, of_sharing, of_sockets, of_taking, of_together,
+    of_administering, of_deadlines, of_deleting, of_effects, of_forgetting, of_idling, of_mending, of_midst, of_remote,
+    of_remote_room, of_restoring, of_room, of_sessions, of_sharing, of_shifts, of_sockets, of_taking, of_together,
 };
 
 use crate::{effects, remote, together};
@@ -115,6 +115,8 @@ pub struct Plan {
     pub curls: usize,
     /// How often a client of such requests crashes.
     pub curl_crashes: usize,
+    /// How often a key is put back to a backup, if there is one by then.
+    pub restores: usize,
     /// How often somebody asks for what belongs to another principal.
     pub strangers: usize,
     /// How many requests are malformed, or ask for something that does not exist.
@@ -144,7 +146,8 @@ impl Plan {
         };
         // Another stream of numbers, so that all other decisions stay as they were.
         let mut rng = Rng::with_seed(of_methods(seed));
-        if rng.u32(0..6) == 0 { plan.elsewhere(&mut rng) } else { plan }
+        let plan = if rng.u32(0..6) == 0 { plan.elsewhere(&mut rng) } else { plan };
+        Self { restores: plan.restores_of(), ..plan }
     }
 
     fn any(seed: u64, rng: &mut Rng) -> Self {
@@ -202,6 +205,7 @@ impl Plan {
             impatient: waiting_of(seed),
             curls: curls as usize,
             curl_crashes: curl_crashes as usize,
+            restores: 0,
             strangers: strangers as usize,
             malformed: malformed as usize,
             reads: reads as usize,
@@ -270,6 +274,15 @@ impl Plan {
     fn elsewhere(self, rng: &mut Rng) -> Self {
         let keys = 2;
         Self { keys, elsewhere: rng.u32(20..=80), give_up: rng.u32(30..=80), ordered: 0, ..self }
+    }
+
+    /// How often a key is put back. It is not if that would free an id for another payload, or fill the key with what
+    /// was acknowledged since.
+    fn restores_of(&self) -> usize {
+        let mut rng = Rng::with_seed(of_restoring(self.seed));
+        let often = if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=3) };
+        let is_small = self.records_max.min(self.tombstones_max) < 100_000;
+        if self.share > 0 || self.administrations > 0 || is_small { 0 } else { often }
     }
 
     /// Whether a request goes to a key that depends on the method as well as the path.

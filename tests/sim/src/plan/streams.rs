@@ -14,6 +14,11 @@ pub(crate) fn of_administering(seed: u64) -> u64 {
     seed ^ 0xAD31_2157_E200_0000
 }
 
+/// The seed for backups, likewise.
+pub(crate) fn of_restoring(seed: u64) -> u64 {
+    seed ^ 0x0BAC_4095_0000_0000
+}
+
 /// The seed for whether a deployment's keys keep everything for ever, likewise.
 pub(super) fn of_keeping(seed: u64) -> u64 {
     seed ^ 0x0F0E_4E7E_2000_0000
@@ -54,6 +59,11 @@ pub(crate) fn of_remote_room(seed: u64) -> u64 {
     !of_remote(seed) ^ 0x0F02_2005_E000_0000
 }
 
+/// The seed for clocks and backups in that run, likewise.
+pub(crate) fn of_shifts(seed: u64) -> u64 {
+    !of_remote(seed) ^ 0x0C10_C4B4_C4E0_0000
+}
+
 /// The seed for the methods of requests, likewise.
 pub(super) fn of_methods(seed: u64) -> u64 {
     seed ^ 0x0E7B_0D50_0000_0000
@@ -77,6 +87,11 @@ pub(crate) fn of_taking(seed: u64) -> u64 {
 /// The seed for who has sessions forgotten in that run, likewise.
 pub(crate) fn of_forgetting(seed: u64) -> u64 {
     seed ^ 0x01F0_6607_7E45_0000
+}
+
+/// The seed for which keys are deleted in that run, likewise.
+pub(crate) fn of_deleting(seed: u64) -> u64 {
+    !of_effects(seed) ^ 0x0DE1_E7ED_0000_0000
 }
 
 /// The seed for the run of requests that are committed together, likewise.

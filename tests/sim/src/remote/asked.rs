@@ -166,7 +166,10 @@ pub struct Dealt {
     pub is_under_way: bool,
     pub before: Rc<View>,
     pub after: Rc<View>,
+    /// The key's clock.
     pub now_ms: i64,
+    /// The key was told to forget what was first sent before, in Unix seconds.
+    pub forgotten_s: Option<i64>,
 }
 
 impl Dealt {

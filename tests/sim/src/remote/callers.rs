@@ -65,7 +65,10 @@ impl Run {
     }
 
     fn attempt_of(&mut self, wish: usize) -> Call {
-        let now_ms = START_MS + self.now_ms;
+        if !self.wishes[wish].is_asked {
+            self.first_sent(wish);
+        }
+        let now_ms = START_MS + self.caller_ms();
         let has_deadline = self.wishes[wish].is_bounded || self.rng.bool();
         let Wish { route, first_sent_s, lives_ms, waits_s, until_ms, is_asked, .. } = &mut self.wishes[wish];
         *is_asked = true;
@@ -145,6 +148,7 @@ impl Run {
 
     /// A caller gets an answer.
     pub(super) fn told(&mut self, asked: &Asked, reply: &Reply) {
+        self.hears(reply);
         if asked.errand != Errand::Request {
             return;
         }
@@ -224,7 +228,7 @@ impl Run {
             8 => (Errand::DeleteKey, admin::delete_key(&own)),
             _ => {
                 let asked = self.made_of(wish, Errand::Forget, admin::ask(""));
-                let before_s = START_S + self.now_ms.div_euclid(1000) - self.rng.i64(0..=5);
+                let before_s = START_S + self.key_ms(None).div_euclid(1000) - self.rng.i64(0..=5);
                 self.note(|| format!("the key forgets what was first sent before {before_s}"));
                 return self.forget(&asked, before_s);
             }

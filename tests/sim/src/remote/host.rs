@@ -14,9 +14,10 @@ use super::run::{Event, Run};
 use crate::lies;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
+use crate::snapshot::Snapshot;
 use semel_core::server::Config;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
-use semel_support::{KEY, Reply, START_MS, World};
+use semel_support::{Database, KEY, Reply, START_MS, World};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -29,8 +30,10 @@ const STATEMENTS_MAX: u64 = 10;
 pub struct Flight {
     pub asked: Rc<Asked>,
     pub sent: Sent,
-    /// When the engine decided on the call.
+    /// When the engine decided on the call, by the key's clock.
     pub decided_ms: i64,
+    /// The same, in ms of the run.
+    pub decided_at_ms: i64,
     has_turn: bool,
 }
 
@@ -56,6 +59,10 @@ pub struct Object {
     seen: Rc<View>,
     /// What is committed.
     pub durable: Rc<View>,
+    /// The latest time that this object may have told, in Unix ms.
+    pub(super) clock_ms: i64,
+    /// Whether a statement was made to fail in the last call.
+    was_troubled: bool,
 }
 
 impl Object {
@@ -80,7 +87,31 @@ impl Object {
             held: Vec::new(),
             seen: Rc::default(),
             durable: Rc::default(),
+            clock_ms: 0,
+            was_troubled: false,
         }
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        self.world.database.is_holding()
+    }
+
+    /// A copy of what is committed.
+    pub(super) fn copy(&self) -> Database {
+        self.world.database.copy()
+    }
+
+    /// Puts the key back. Its object has ended before.
+    pub(super) fn replace(&mut self, database: Database, wall_ms: i64) {
+        self.world.database = database;
+        self.look(wall_ms);
+        self.durable = self.seen.clone();
+    }
+
+    /// Looks at what is stored, and at the latest time in it.
+    fn look(&mut self, wall_ms: i64) {
+        self.clock_ms = Snapshot::of(&self.world.database, None).latest_ms();
+        self.seen = Rc::new(View::of(&self.world.database, wall_ms.max(self.clock_ms)));
     }
 }
 
@@ -96,15 +127,17 @@ impl Run {
             return Ok(());
         }
         let flight = self.object.flights.remove(&number).or_else(|| self.object.late.remove(&number));
-        let Some(Flight { asked, sent, decided_ms, has_turn }) = flight else { return Ok(()) };
+        let Some(flight) = flight else { return Ok(()) };
+        let Flight { asked, sent, decided_ms, decided_at_ms, has_turn } = flight.clone();
         if self.is_twin(Twin::LateAnswerTaken) && matches!(ended, Ended::Unknown(_)) {
-            let late = Flight { asked: asked.clone(), sent: sent.clone(), decided_ms, has_turn: false };
-            self.object.late.insert(number, late);
+            self.object.late.insert(number, Flight { has_turn: false, ..flight });
         }
         if self.dies("with what came of it in hand") {
             return Ok(());
         }
+        let has_lasted = self.now_ms >= decided_at_ms + self.times().timeout_ms;
         let reply = self.ask(&asked, Some(Some((sent, ended, decided_ms))))?;
+        self.oracle.call_ended(number, has_lasted && reply.is_some() && !self.object.was_troubled);
         self.go_on(asked, has_turn, reply)
     }
 
@@ -112,7 +145,8 @@ impl Run {
     fn go_on(&mut self, asked: Rc<Asked>, has_turn: bool, reply: Option<Reply>) -> Result<(), Violation> {
         let Some(reply) = reply else { return Ok(()) };
         if let Some(sent) = self.object.world.take_call() {
-            let flight = Flight { asked, sent, decided_ms: self.now_ms, has_turn };
+            let (decided_ms, decided_at_ms) = (self.key_ms(Some(&reply)), self.now_ms);
+            let flight = Flight { asked, sent, decided_ms, decided_at_ms, has_turn };
             let is_early = self.is_twin(Twin::SentBeforeDurable);
             return if is_early { self.send(flight) } else { self.once_durable(Then::Send(flight)) };
         }
@@ -153,13 +187,14 @@ impl Run {
         asked: &Rc<Asked>,
         follows: Option<Option<(Sent, Ended, i64)>>,
     ) -> Result<Option<Reply>, Violation> {
-        self.object.world.wall_ms = START_MS + self.now_ms;
+        self.object.world.wall_ms = self.wall_ms();
         if !self.object.world.database.is_holding() && self.happens_often(self.plan.slow_commits) {
             self.oracle.see("elsewhere: commits are held back");
             self.object.world.database.hold();
             self.later(HOLD_MS_MAX, Event::Release(self.object.life));
         }
         let is_troubled = self.break_database();
+        self.object.was_troubled = is_troubled;
         let is_under_way = self.object.flights.values().any(|flight| flight.asked.wish == asked.wish);
         let is_lost = self.is_twin(Twin::AnswerLost);
         if let (Errand::LookUp, Some(writes)) = (asked.errand, self.look_up_writes()) {
@@ -183,12 +218,13 @@ impl Run {
             let code = if has_crashed { "the object ends" } else { reply.only("semel-status") };
             format!("{:?} of {}, attempt {}{how} -> {code}", asked.errand, asked.wish, asked.number)
         });
+        let now_ms = self.key_ms(Some(&reply).filter(|_| !has_crashed));
         let before = if has_crashed { self.object.durable.clone() } else { self.object.seen.clone() };
         if has_crashed {
             self.oracle.see("elsewhere: the object ends between two statements");
             self.end_object();
         } else {
-            self.object.seen = Rc::new(View::of(&self.object.world.database, self.object.world.wall_ms));
+            self.object.seen = Rc::new(View::of(&self.object.world.database, START_MS + now_ms));
         }
         let after = self.object.seen.clone();
         let reply = Some(reply).filter(|_| !has_crashed);
@@ -200,7 +236,8 @@ impl Run {
             is_under_way,
             before,
             after,
-            now_ms: self.now_ms,
+            now_ms,
+            forgotten_s: None,
         }))?;
         Ok(reply)
     }
@@ -286,7 +323,9 @@ impl Run {
         object.late.clear();
         object.held.clear();
         object.world.restart();
-        object.seen = Rc::new(View::of(&object.world.database, object.world.wall_ms));
+        self.oracle.object_ends();
+        let wall_ms = self.wall_ms();
+        self.object.look(wall_ms);
     }
 
     /// The times of the current deployment.
@@ -317,11 +356,12 @@ impl Run {
 
     /// Lets an administrator have the key forget.
     pub(super) fn forget(&mut self, asked: &Rc<Asked>, before_s: i64) -> Result<(), Violation> {
-        self.object.world.wall_ms = START_MS + self.now_ms;
+        self.object.world.wall_ms = self.wall_ms();
         let before = self.object.seen.clone();
         // If this fails, the key is told again some time.
         drop(self.object.world.forget(before_s));
-        self.object.seen = Rc::new(View::of(&self.object.world.database, self.object.world.wall_ms));
+        let now_ms = self.key_ms(None);
+        self.object.seen = Rc::new(View::of(&self.object.world.database, START_MS + now_ms));
         let after = self.object.seen.clone();
         let asked = asked.clone();
         self.once_durable(Then::See(Dealt {
@@ -332,7 +372,8 @@ impl Run {
             is_under_way: false,
             before,
             after,
-            now_ms: self.now_ms,
+            now_ms,
+            forgotten_s: Some(before_s),
         }))
     }
 

@@ -8,6 +8,7 @@
 //! - [`host`]: the object, as `remote.js` drives it: one request of the key at a time, from its recorded start to its
 //!   recorded outcome; [`turns`]: which request has its turn; [`routes`]: the handler
 //! - [`service`]: where requests are executed, and the network on the way there
+//! - [`shifts`]: the clock of the key's machine jumps, and the key is put back to a backup
 //! - [`callers`]: who asks for what; [`asked`]: requests, and what a key stores of them
 //! - [`oracle`]: what must hold; it counts the calls at the service, and what they made
 //!
@@ -26,6 +27,7 @@ mod room;
 mod routes;
 mod run;
 mod service;
+mod shifts;
 mod turns;
 
 pub use options::Options;

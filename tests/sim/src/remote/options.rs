@@ -58,6 +58,10 @@ pub struct Options {
     pub records_max: u64,
     /// The most tombstones of the key, likewise.
     pub tombstones_max: u64,
+    /// How often the clock of its machine jumps by itself. If it does at all, it also does while calls are under way.
+    pub jumps: usize,
+    /// How often it is put back to a backup, if there is one by then.
+    pub restores: usize,
 }
 
 /// A key that may have so many records or tombstones is never full.
@@ -107,6 +111,11 @@ impl Options {
         let (is_small, is_other) = (has_more > 0 && room.bool(), has_more > 0 && room.bool());
         let mut limit = || if is_small && room.bool() { room.u64(1..=4) } else { ROOMY };
         let (records_max, tombstones_max) = (limit(), limit());
+        let mut shifts = Rng::with_seed(crate::plan::of_shifts(seed));
+        // In one of eight seeds, so that the other runs are as they were.
+        let mut few =
+            |most: usize| if !seed.is_multiple_of(8) || shifts.u32(0..3) == 0 { 0 } else { shifts.usize(1..=most) };
+        let (jumps, restores) = (few(4), few(3));
         let plan = Self {
             busy_ms: [10_000, 30_000, 60_000][rng.usize(0..3)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(1..=6) },
@@ -131,6 +140,8 @@ impl Options {
             retentions_s: [0; 2],
             records_max,
             tombstones_max,
+            jumps,
+            restores,
         };
         let retention_s = if plan.is_small() { plan.retention_s.min(SHORT_S) } else { plan.retention_s };
         let retentions_s = [retention_s, if is_other { retention_s * longer } else { retention_s }];

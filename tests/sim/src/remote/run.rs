@@ -9,6 +9,7 @@ use super::callers::Wish;
 use super::host::Object;
 use super::oracle::Oracle;
 use super::service::Service;
+use super::shifts::Backup;
 use crate::mutant::{Mutant, Twin};
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
@@ -51,6 +52,10 @@ pub(super) enum Event {
     End,
     /// The object is deployed anew.
     Deploy,
+    /// The clock of the key's machine jumps by so many ms.
+    Jump(i64),
+    BackUp,
+    PutBack,
     Calm,
     /// Once there are no faults: an administrator settles what is in doubt at a key that may be full, or nobody would
     /// ever get its place.
@@ -64,6 +69,14 @@ pub struct Run {
     pub(super) rng: Rng,
     /// Decides about what goes along, and about room: another stream, so that runs without them are as they were.
     pub(super) room: Rng,
+    /// Decides about clocks and backups, likewise.
+    pub(super) shifts: Rng,
+    /// How far the clock of the key's machine is ahead, and was at most, in ms.
+    pub(super) ahead_ms: i64,
+    pub(super) ahead_ms_max: i64,
+    /// How far the key's clock is ahead as far as callers have heard, in ms.
+    pub(super) heard_ahead_ms: i64,
+    pub(super) backup: Option<Backup>,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
@@ -85,6 +98,11 @@ impl Run {
             mutant,
             rng: Rng::with_seed(!crate::plan::of_remote(plan.seed)),
             room: Rng::with_seed(!crate::plan::of_remote_room(plan.seed)),
+            shifts: Rng::with_seed(!crate::plan::of_shifts(plan.seed)),
+            ahead_ms: 0,
+            ahead_ms_max: 0,
+            heard_ahead_ms: 0,
+            backup: None,
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -135,6 +153,7 @@ impl Run {
                 self.push(at_ms, event(n));
             }
         }
+        self.set_up_shifts();
         self.push(busy_ms * 2 + 1, Event::Calm);
     }
 
@@ -186,10 +205,14 @@ impl Run {
                 self.end_object();
             }
             Event::Deploy => self.deploy(),
+            Event::Jump(jump_ms) => self.jump(jump_ms),
+            Event::BackUp => self.back_up(),
+            Event::PutBack => self.put_back()?,
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
                 self.is_calm = true;
                 self.service.gone_until_ms = 0;
+                self.calm_clock();
                 self.release(self.object.life)?;
                 if self.plan.remote.is_small() {
                     self.push(self.now_ms + CLEARS_MS, Event::Clear(0));

@@ -60,8 +60,8 @@ impl Run {
         let late = Event::Ended(life, number, Ended::Unknown("no answer in time".to_owned()));
         let times = self.times();
         self.push(self.now_ms + times.timeout_ms, late);
-        let Flight { asked, sent, decided_ms, .. } = &flight;
-        let (asked, sent, decided_ms) = (asked.clone(), sent.clone(), *decided_ms);
+        let Flight { asked, sent, decided_ms, decided_at_ms, .. } = &flight;
+        let (asked, sent, decided) = (asked.clone(), sent.clone(), (*decided_ms, *decided_at_ms));
         self.object.flights.insert(number, flight);
         if self.happens_often(self.plan.remote.unreachable) || (is_gone && self.rng.bool()) {
             self.note(|| format!("{number}: {sent:?} for {} does not leave", asked.wish));
@@ -70,7 +70,8 @@ impl Run {
         }
         self.note(|| format!("{number}: {sent:?} for {} leaves", asked.wish));
         let settle_ms = times.settle_s() * 1000;
-        self.oracle.left(number, &asked, &sent, (decided_ms, self.now_ms, settle_ms), &self.object.durable)?;
+        self.oracle.left(number, &asked, &sent, (decided, self.now_ms, settle_ms), &self.object.durable)?;
+        self.may_jump_amid();
         if is_gone || self.happens_often(self.plan.remote.lose) {
             self.note(|| format!("{number}: is lost"));
             self.cut(number, life);

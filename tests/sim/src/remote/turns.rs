@@ -5,7 +5,6 @@ use super::host::Then;
 use super::run::{Event, Run};
 use crate::oracle::Violation;
 use semel_core::server::edge::router;
-use semel_support::START_MS;
 use std::rc::Rc;
 
 /// How many requests may wait for a turn.
@@ -40,7 +39,7 @@ impl Run {
     }
 
     fn waits_until(&self, asked: &Asked, most_ms: i64) -> i64 {
-        let wait_ms = router::wait_ms(&asked.call.headers(), START_MS + self.now_ms).min(most_ms);
+        let wait_ms = router::wait_ms(&asked.call.headers(), self.wall_ms()).min(most_ms);
         self.now_ms + wait_ms - (wait_ms / 4).min(BEFORE_MS_MAX)
     }
 

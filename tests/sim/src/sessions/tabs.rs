@@ -262,6 +262,10 @@ impl Run {
             Change::Cancel { .. } => self.oracle.see("session: that a row is given up is stored"),
             Change::Leave { .. } => {
                 self.oracle.see("session: a row is left to who holds the session");
+                if self.is_calm {
+                    // That holder may be refused by then, so the application looks once more.
+                    self.push(self.now_ms + REOPENS_MS, Event::Reopen);
+                }
                 // Each holder looks at the rows again and again.
                 let browser = self.tabs[tab].which.browser;
                 for other in (0..self.tabs.len()).filter(|other| *other != tab) {

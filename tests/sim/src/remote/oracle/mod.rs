@@ -3,6 +3,7 @@
 //! - [`Oracle`]: what it remembers, what leaves for the service, and what is made there
 //! - `rows`: what must hold for what the key stores
 //! - `answers`: whether what is said is true
+//! - `past`: clocks that jump, and a key that is put back
 //!
 //! Invariants:
 //! - Its judgement depends on what left for the service, on what was made and said there, on committed rows, and on
@@ -11,7 +12,10 @@
 //! - Nothing is promised of an id without first-sent once its row has left, or was deleted with its key.
 
 mod answers;
+mod past;
 mod rows;
+
+pub use past::Past;
 
 use super::asked::{Asked, Dealt, Errand, Route, State, View};
 use super::options::Options;
@@ -21,21 +25,28 @@ use semel_core::server::engine::remote::Call as Sent;
 use std::collections::BTreeSet;
 
 /// A call that left for the service.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Left {
     number: usize,
     /// The attempt for which it left.
     attempt: usize,
+    /// By the key's clock, and in ms of the run.
     decided_ms: i64,
+    decided_at_ms: i64,
     /// How long after `decided_ms` it has had its effect or never will.
     settle_ms: i64,
+    /// Whether the clock has jumped ahead while it was under way.
+    has_jumped_amid: bool,
+    /// Whether the key may take it for older than it is.
+    is_hasty: bool,
 }
 
 /// What the oracle remembers of a wish.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Story {
     route: Route,
     is_fenced: bool,
+    first_sent_s: Option<i64>,
     /// When its start was first recorded.
     started_ms: Option<i64>,
     left: Vec<Left>,
@@ -61,17 +72,25 @@ struct Story {
     is_acknowledged: bool,
     /// Whether nothing protects it any more.
     is_free: bool,
+    /// The calls that have left and that the key does not know of, because it was put back since.
+    hidden: BTreeSet<usize>,
+    was_put_back: bool,
+    /// Whether it was sent once more because the clock was wrong.
+    is_mistimed: bool,
 }
 
 /// The oracle.
 pub struct Oracle {
     dedup_ms: i64,
+    has_jumps: bool,
     pub(super) records_max: u64,
     pub(super) tombstones_max: u64,
     /// The shortest retention that is ever set, in ms.
     retention_ms_min: i64,
     /// Whether the key was told to forget.
     has_forgotten: bool,
+    /// What was first sent before is forgotten, in Unix seconds.
+    forgotten_s: i64,
     stories: Vec<Story>,
     /// What happened at least once.
     pub seen: BTreeSet<String>,
@@ -82,10 +101,12 @@ impl Oracle {
         let Options { records_max, tombstones_max, retentions_s: [one, other], .. } = *options;
         Self {
             dedup_ms: options.dedup_s * 1000,
+            has_jumps: options.jumps > 0,
             records_max,
             tombstones_max,
             retention_ms_min: one.min(other).saturating_mul(1000),
             has_forgotten: false,
+            forgotten_s: 0,
             stories: Vec::new(),
             seen: BTreeSet::new(),
         }
@@ -96,6 +117,7 @@ impl Oracle {
         self.stories.push(Story {
             route,
             is_fenced,
+            first_sent_s: None,
             started_ms: None,
             left: Vec::new(),
             made: Vec::new(),
@@ -110,6 +132,9 @@ impl Oracle {
             executed_ms: None,
             is_acknowledged: false,
             is_free: false,
+            hidden: BTreeSet::new(),
+            was_put_back: false,
+            is_mistimed: false,
         });
     }
 
@@ -123,14 +148,14 @@ impl Oracle {
         self.seen.insert(what.into());
     }
 
-    /// Checks a call that leaves for the service. `decided_ms`: when the engine decided on it. `settle_ms`: how long
-    /// after that it has had its effect or never will.
+    /// Checks a call that leaves for the service. `decided`: when the engine decided on it, by the key's clock and in ms
+    /// of the run. `settle_ms`: how long after that it has had its effect or never will.
     pub fn left(
         &mut self,
         number: usize,
         asked: &Asked,
         sent: &Sent,
-        (decided_ms, now_ms, settle_ms): (i64, i64, i64),
+        ((decided_ms, decided_at_ms), now_ms, settle_ms): ((i64, i64), i64, i64),
         committed: &View,
     ) -> Result<(), Violation> {
         let wish = asked.wish;
@@ -152,19 +177,32 @@ impl Oracle {
             );
         }
         let may_leave = match (story.route, story.left.as_slice()) {
+            // If the object ended before it was sent, it is in doubt all the same.
+            (Route::Report, []) => *times == 1,
             (_, []) => true,
             (Route::Report, _) => false,
             (Route::Resend, [first, ..]) => decided_ms < first.decided_ms + self.dedup_ms,
             (Route::Probe, [.., last]) => {
-                story.absent_ms.is_some_and(|absent_ms| absent_ms >= last.decided_ms + last.settle_ms)
+                let has_settled = last.is_hasty || decided_at_ms >= last.decided_at_ms + last.settle_ms;
+                let is_absent = |absent_ms: i64| absent_ms >= last.decided_ms + last.settle_ms;
+                has_settled && story.absent_ms.is_some_and(is_absent)
             }
         };
         if !may_leave {
             return violation("again", format!("{wish}, by {route}, leaves once more at {now_ms} ms: {story:?}"));
         }
         let nth = if story.left.is_empty() { "leaves" } else { "leaves again" };
-        story.left.push(Left { number, attempt: asked.number, decided_ms, settle_ms });
+        if let (Some(first), Some(last)) = (story.left.first(), story.left.last()) {
+            story.is_mistimed |= story.is_mistimed_by(first, last, (decided_at_ms, self.dedup_ms));
+        }
+        let (has_jumped_amid, is_hasty) = (false, false);
+        let attempt = asked.number;
+        let is_anew = story.left.is_empty() && !story.hidden.is_empty();
+        story.left.push(Left { number, attempt, decided_ms, decided_at_ms, settle_ms, has_jumped_amid, is_hasty });
         self.see(format!("elsewhere, {route}: {nth}"));
+        if is_anew {
+            self.see(format!("elsewhere, {route}: leaves once more after the key was put back"));
+        }
         Ok(())
     }
 
@@ -172,11 +210,11 @@ impl Oracle {
     pub fn made(&mut self, number: usize, wish: usize) -> Result<(), Violation> {
         let story = &mut self.stories[wish];
         story.made.push(number);
-        if story.is_free {
+        if story.is_free || story.hidden.contains(&number) {
             return Ok(());
         }
         let attempt = story.left.iter().find(|left| left.number == number).map(|left| left.attempt);
-        if story.made.len() > 1 {
+        if story.times_made() > 1 && !story.is_mistimed {
             return violation("twice", format!("{wish} was made twice: {story:?}"));
         }
         // If an administrator said something else of it, that is the administrator's responsibility.
@@ -189,7 +227,7 @@ impl Oracle {
                 format!("{number} makes {wish}, of which it was said that it did not run: {story:?}"),
             );
         }
-        if story.outcome.as_ref().is_some_and(|(_, body)| *body != body_of(number)) {
+        if !story.is_blurred() && story.outcome.as_ref().is_some_and(|(_, body)| *body != body_of(number)) {
             return violation("outcome", format!("{number} makes {wish}, which has an outcome: {story:?}"));
         }
         Ok(())
@@ -222,6 +260,9 @@ impl Oracle {
         for wish in wishes {
             self.check_row(wish, dealt)?;
             self.check_kept(wish, dealt)?;
+        }
+        if let Some(before_s) = dealt.forgotten_s {
+            self.forgotten(before_s);
         }
         self.check_room(dealt)?;
         match &dealt.reply {

@@ -44,12 +44,16 @@ impl Oracle {
             )
         };
         let row = after.0.get(&wish);
+        let forgotten_s = self.forgotten_s;
         let story = &mut self.stories[wish];
         let route = story.route.name();
         let is_this = asked.wish == wish;
         match (was, is, asked.errand) {
             _ if story.is_free => {}
             (State::None | State::Other, State::InDoubt, Errand::Request) if is_this => {
+                if story.first_sent_s.is_some_and(|first_sent_s| first_sent_s < forgotten_s) {
+                    return violation("fence", format!("{}, first sent before {forgotten_s}: {story:?}", rows()));
+                }
                 story.started_ms.get_or_insert(*now_ms);
             }
             (State::InDoubt, State::InDoubt, _) => {
@@ -120,7 +124,7 @@ impl Story {
             Some(false) => false,
             None => {
                 let is_first = self.made.first().is_none_or(|first| outcome.1 == body_of(*first));
-                self.said.contains(outcome) && is_first
+                self.said.contains(outcome) && (is_first || self.is_blurred())
             }
         };
         if is_so { Ok(()) } else { violation("outcome", format!("{wish} has the outcome {outcome:?}: {self:?}")) }
