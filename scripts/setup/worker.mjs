@@ -32,9 +32,10 @@ export const WORKERS = {
 
 /**
  * The passes of wasm-opt. The second `-Os` finds what the first has left over, and the third still some. Low memory is unused, because the end of the
- * stack is there, so a constant that is added to an address can become part of the access. Nobody at an edge needs to know which compiler made it.
+ * stack is there, so a constant that is added to an address can become part of the access. Nobody at an edge needs to know which compiler made it, or for
+ * which features: the runtime looks at the code.
  */
-const OPTIMISE = ["--low-memory-unused", "-Os", "-Os", "-Os", "--strip-producers"];
+const OPTIMISE = ["--low-memory-unused", "-Os", "-Os", "-Os", "--strip-producers", "--strip-target-features"];
 
 export const workerFolder = (name) => join(BUILD, name);
 

@@ -17,7 +17,7 @@ import { loadedOnce } from "./module.js";
 import { encodedKey } from "./options.js";
 import { listen } from "./page.js";
 import { plain } from "./plain.js";
-import { bodyOf, CHANGES, normalised, responseOf, storable } from "./requests.js";
+import { bodyOf, CHANGES, holders, membersIn, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
 import { inTime, rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
@@ -183,7 +183,7 @@ class Session {
       if (this.#isClosed) return this.#stop(call);
       const fail = (error) => this.#end(call).reject(error);
       try {
-        this.#call(call, input, init ?? {})?.catch(fail);
+        this.#call(call, input, init)?.catch(fail);
       } catch (error) {
         fail(error);
       }
@@ -197,7 +197,9 @@ class Session {
     return call;
   }
 
-  #call(call, input, { signal = input.signal, ...init }) {
+  #call(call, input, given) {
+    const { signal = input.signal, ...init } = membersIn(given);
+    if (signal) holders.set(signal, given instanceof Request ? given : input);
     for (const name of NOT_HERE) if (init[name] !== undefined) throw new TypeError(`semel: a session has no option ${name}`);
     signal?.throwIfAborted();
     call.signal = signal;

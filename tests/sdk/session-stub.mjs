@@ -33,7 +33,7 @@ export const deposit = (session, body, init) => session.fetch("/accounts/a/depos
 export const ran = async (response) => (await response).json();
 
 export class SessionStub {
-  /** Every call: its path and headers, and its elements. */
+  /** Every call: its method, path and headers, and its elements. */
   calls = [];
   /** The bodies of what ran, in order. */
   effects = [];
@@ -57,7 +57,7 @@ export class SessionStub {
     const { pathname } = new URL(url);
     const headers = new Headers(init.headers);
     const text = typeof init.body === "string" ? init.body : new TextDecoder().decode(init.body);
-    const call = { path: pathname, headers, elements: this.#elements(pathname, headers, text) };
+    const call = { method: init.method, path: pathname, headers, elements: this.#elements(pathname, headers, text) };
     this.calls.push(call);
     init.signal?.throwIfAborted();
     return this.each(call, () => this.serve(call));

@@ -187,6 +187,26 @@ test("a read under way rejects as closed when the session is closed, and session
   assert.equal((await within(read, "the read", 2_000)).code, "closed");
 });
 
+test("session.fetch takes a Request, or an object that inherits its members, as init: no change becomes a read, and none ignores an option", async (t) => {
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  const request = new Request("https://elsewhere.test/", { method: "PUT", body: "own", headers: { "content-type": "text/own" } });
+  await session.fetch("/accounts/a/deposit", request);
+  const presets = { method: "POST", headers: { "content-type": "text/preset" } };
+  await session.fetch("/accounts/a/deposit", Object.assign(Object.create(presets), { body: "inherits" }));
+  assert.deepEqual(
+    server.frames.map(({ method, path, headers, elements: [{ body }] }) => [method, path, body, headers.get("content-type")]),
+    [
+      ["PUT", "/accounts/a/deposit", "own", "text/own"],
+      ["POST", "/accounts/a/deposit", "inherits", "text/preset"],
+    ],
+  );
+  assert.ok((await rejection(session.fetch("/accounts/a/deposit", Object.create({ ...presets, id: "a" })))) instanceof TypeError);
+  const stopped = new Request("https://elsewhere.test/", { method: "POST", signal: AbortSignal.abort() });
+  assert.equal((await rejection(session.fetch("/accounts/a/deposit", stopped))).name, "AbortError");
+  assert.equal(server.frames.length, 2);
+});
+
 test("a session refuses the options of outbox calls: id, key, salt and ordered", async (t) => {
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
