@@ -4,8 +4,8 @@
 //! - An owner that may live keeps the requests that its callers wait for. A fenced holder takes over nothing.
 //! - Requests that no caller waits for belong to the holder of the session, from the take-over on. They were called
 //!   before its own calls, so they come first.
-//! - A holder leaves its own requests one at a time, in the order of the calls. So whoever finds one finds all those
-//!   before it.
+//! - A holder leaves its own requests one at a time, in the order of the calls, and none while the row of an earlier one
+//!   may still have to be left, or be taken over once its owner has gone. So whoever finds one finds all those before it.
 //! - A row that can't be read stops everything, since it may hold an earlier request.
 
 use super::super::in_hand::Overview;
@@ -76,8 +76,11 @@ impl Session {
         for ticket in taken.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             self.requests.remove(&ticket);
         }
-        let is_own = |request: &Request| request.is_wanted_by_nobody_here() && request.entry.orphaned == 0;
-        let first = self.requests.iter().find(|(_, request)| is_own(request));
+        // No later holder runs what is only handed over here, or what its row says was given up.
+        let may_run = |Request { entry, stage, .. }: &Request| {
+            entry.orphaned == 0 && !entry.is_cancelling && !matches!(stage, Stage::Delivering)
+        };
+        let first = self.requests.iter().find(|(_, request)| may_run(request));
         let first = first.filter(|(_, request)| is_left(request)).map(|(ticket, _)| *ticket);
         if let Some(ticket) = first {
             let by = self.settings.owner.clone();

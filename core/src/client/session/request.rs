@@ -125,15 +125,10 @@ impl Request {
         }
     }
 
-    /// Whether the request still has to be done, although no caller waits for it here.
-    pub(super) fn is_wanted_by_nobody_here(&self) -> bool {
-        !self.has_caller && !self.is_cancelling && self.answered.is_none()
-    }
-
     /// It never ran, and can't run here. If no caller waits for it and nobody gave it up, the session's current holder
     /// goes on with it, provided that it can find the row.
     pub(super) fn fence(&mut self, actions: &mut Vec<Action>, ticket: Ticket, failure: Failure, settings: &Settings) {
-        if self.is_wanted_by_nobody_here() && settings.is_shared {
+        if !self.has_caller && !self.is_cancelling && self.answered.is_none() && settings.is_shared {
             if self.is_stored {
                 self.stage = Stage::Left;
             } else {

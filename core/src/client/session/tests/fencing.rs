@@ -92,6 +92,58 @@ fn a_fenced_holder_leaves_requests_that_nobody_waits_for_to_the_next_one_by_one_
 }
 
 #[test]
+fn a_fenced_holder_leaves_no_request_while_an_earlier_one_whose_caller_waits_has_no_answer() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.session.give_up_after(Some(2 * INTERVAL_MS));
+    tab.call(&mut rows, "1");
+    tab.lose(&mut rows);
+    tab.session.give_up_after(Some(1));
+    tab.call(&mut rows, "2");
+    tab.pass(&mut rows, INTERVAL_MS);
+    let mut next = Tab::open("b", &mut server, &mut rows, &["a"]);
+    server.says.insert("1".into(), vec![(503, "unavailable", "unknown", "same-id")]);
+    tab.arrives_all(&mut server, &mut rows);
+    assert_eq!(tab.ended.as_ref().map(|failure| failure.code.as_str()), Some("fenced"));
+    next.look(&mut rows, &["a"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert!(server.effects.is_empty());
+    tab.pass(&mut rows, INTERVAL_MS);
+    assert_eq!(tab.answers.len(), 2);
+    tab.arrives_all(&mut server, &mut rows);
+    next.look(&mut rows, &["a"]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, tab.session.counts().0, rows.len()), (vec!["1".into(), "2".into()], 0, 0));
+}
+
+#[test]
+fn a_fenced_holder_leaves_no_request_while_the_row_of_an_earlier_one_can_still_be_taken_over() {
+    let (mut server, mut rows) = (Server::default(), Rows::new());
+    let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
+    tab.call(&mut rows, "1");
+    tab.lose(&mut rows);
+    tab.session.give_up_after(Some(1));
+    tab.call(&mut rows, "2");
+    tab.pass(&mut rows, INTERVAL_MS);
+    let mut next = Tab::open("b", &mut server, &mut rows, &["a"]);
+    tab.slow = Some(Vec::new());
+    tab.arrives(&mut server, &mut rows);
+    // The store fails to take the row of the first back, and works again.
+    tab.is_broken = true;
+    tab.store_next(&mut rows);
+    tab.is_broken = false;
+    while tab.slow.iter().flatten().next().is_some() {
+        tab.store_next(&mut rows);
+    }
+    next.look(&mut rows, &["a"]);
+    next.arrives_all(&mut server, &mut rows);
+    // The tab crashes.
+    next.look(&mut rows, &[]);
+    next.arrives_all(&mut server, &mut rows);
+    assert_eq!((server.effects, rows.len()), (vec!["1".into(), "2".into()], 0));
+}
+
+#[test]
 fn a_request_that_is_given_up_before_a_fenced_holder_has_left_it_does_not_run_or_delay_others() {
     let (mut server, mut rows) = (Server::default(), Rows::new());
     let mut tab = Tab::open("a", &mut server, &mut rows, &[]);
