@@ -88,6 +88,8 @@ impl Run {
         if jump_ms > 0 {
             let under_way = self.object.flights.keys().copied().collect();
             self.oracle.clock_jumps(&under_way);
+        } else {
+            self.oracle.clock_goes_back();
         }
         let way = if jump_ms < 0 { "back" } else { "forward" };
         let is_amid = !self.object.flights.is_empty();

@@ -50,6 +50,8 @@ struct Story {
     /// When its start was first recorded.
     started_ms: Option<i64>,
     left: Vec<Left>,
+    /// All calls that have left, also those that nothing protects.
+    gone: Vec<usize>,
     /// The calls that made it.
     made: Vec<usize>,
     /// What the service said of it.
@@ -120,6 +122,7 @@ impl Oracle {
             first_sent_s: None,
             started_ms: None,
             left: Vec::new(),
+            gone: Vec::new(),
             made: Vec::new(),
             said: BTreeSet::new(),
             absent_ms: None,
@@ -162,6 +165,7 @@ impl Oracle {
         let story = &mut self.stories[wish];
         let route = story.route.name();
         let Sent::Dispatch { times } = sent else { return Ok(()) };
+        story.gone.push(number);
         // A call that was decided on before the deletion may still leave. A request in doubt may always be under way.
         if story.is_free || story.deleted_ms.is_some_and(|deleted_ms| deleted_ms >= decided_ms) {
             return Ok(());

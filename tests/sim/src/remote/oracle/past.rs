@@ -30,9 +30,10 @@ impl Oracle {
         let now = std::mem::replace(&mut self.stories, past.stories);
         for (story, now) in self.stories.iter_mut().zip(now) {
             let is_known = |number: &usize| story.left.iter().any(|left| left.number == *number);
-            let since = now.left.iter().map(|left| left.number).filter(|number| !is_known(number));
+            let since = now.gone.iter().copied().filter(|number| !is_known(number));
             story.hidden = now.hidden.iter().copied().chain(since).collect();
             story.was_put_back = true;
+            story.gone = now.gone;
             (story.made, story.said, story.denied) = (now.made, now.said, now.denied);
             (story.first_sent_s, story.is_acknowledged) = (now.first_sent_s, now.is_acknowledged);
         }
@@ -59,6 +60,14 @@ impl Oracle {
             } else {
                 last.is_hasty = true;
             }
+        }
+    }
+
+    /// Takes note that the clock of the key's machine is put back. So the other side may count as knowing ids again that it
+    /// was said to know no more.
+    pub fn clock_goes_back(&mut self) {
+        for story in self.stories.iter_mut().filter(|story| matches!(story.route, super::Route::Resend)) {
+            story.is_given_up = false;
         }
     }
 
