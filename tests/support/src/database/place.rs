@@ -8,6 +8,7 @@
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,13 +31,16 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Makes a new folder.
+    /// Makes a new folder. One that is there already is what a killed process with the same number has left.
     pub fn folder() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let name = format!("semel-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        Self::Folder(folder)
+        loop {
+            let folder = numbered(NUMBER.fetch_add(1, Ordering::Relaxed));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Self::Folder(folder),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{}: {error}", folder.display()),
+            }
+        }
     }
 
     /// Makes a place in memory.
@@ -100,5 +104,24 @@ impl Place {
             }
             Self::Memory(_) => panic!("memory has one connection"),
         }
+    }
+}
+
+fn numbered(number: u64) -> PathBuf {
+    std::env::temp_dir().join(format!("semel-{}-{number}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, numbered};
+    use std::fs;
+
+    #[test]
+    fn a_folder_that_a_killed_process_of_the_same_number_has_left_is_not_used() {
+        let left: Vec<_> = (0..100).map(numbered).filter(|folder| fs::create_dir(folder).is_ok()).collect();
+        let place = Place::folder();
+        let Place::Folder(folder) = &place else { panic!("it is a folder") };
+        assert!(!left.contains(folder));
+        left.iter().for_each(|folder| fs::remove_dir(folder).expect("it is empty"));
     }
 }
