@@ -212,7 +212,7 @@ export interface Options {
   url: string | URL;
   /** The principal that makes the requests, as the server authenticates it. Each identity has a separate outbox. Default `""`: no particular one. */
   identity?: string | undefined;
-  /** Headers to add to every attempt, such as credentials. A function is called for each attempt. They are never stored. */
+  /** Headers to add to every attempt and every read, such as credentials. A function is called for each. They are never stored. */
   headers?: HeadersGiven | (() => HeadersGiven | undefined | Promise<HeadersGiven | undefined>) | undefined;
   /** The pause between two attempts of a request, in ms. Default 1,000. At least 10. */
   retryIntervalMs?: number | undefined;
