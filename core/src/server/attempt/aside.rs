@@ -6,6 +6,7 @@
 
 use super::places::Noted;
 use super::turn::{Loaded, Turn, Work};
+use crate::header::Ack;
 use crate::id::RequestId;
 use crate::problem::Problem;
 use crate::rules::{Rule, holds};
@@ -18,7 +19,6 @@ use crate::server::storage::rows;
 use crate::server::storage::schema;
 use crate::server::storage::sql::{Sql, SqlError, atomically};
 use crate::server::storage::tombstones::{CARRIED_MAX, CHUNK_MIN};
-use std::collections::BTreeMap;
 
 /// While a database is smaller than half its limit, its size is asked for once, and then not for up to this many new requests.
 const UNASKED_MAX: u64 = 63;
@@ -117,17 +117,22 @@ impl Turn<'_> {
 
     /// The records that are acknowledged, with their tombstones.
     fn acknowledged(&self, work: &Work<'_>, own: Option<&RequestId>) -> Result<Vec<Buried<'_>>, SqlError> {
-        let mut acknowledged = BTreeMap::new();
-        for ack in self.acks.iter().filter(|ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement)) {
+        let is_other = |ack: &&Ack| Some(&ack.id) != own || !holds(Rule::OwnAcknowledgement);
+        let mut acks: Vec<&Ack> = self.acks.iter().filter(is_other).collect();
+        acks.sort_by_key(|ack| &ack.id);
+        let mut acknowledged: Vec<Buried<'_>> = Vec::with_capacity(acks.len());
+        for ack in acks {
             let Some(found) = rows::find_bare(self.sql, &ack.id)? else { continue };
             let now_ms = self.instant.now_ms;
             let tombstone = found.acknowledged(self.arrival.principal, ack.until_ms, now_ms, work.retention_s);
-            if let Some(tombstone) = tombstone {
-                // If an id is named twice, the first counts.
-                acknowledged.entry(&ack.id).or_insert((found, tombstone));
+            // If an id is named twice, the first counts.
+            if let Some(tombstone) = tombstone
+                && acknowledged.last().is_none_or(|(last, ..)| *last != &ack.id)
+            {
+                acknowledged.push((&ack.id, found, tombstone));
             }
         }
-        Ok(acknowledged.into_iter().map(|(id, (found, tombstone))| (id, found, tombstone)).collect())
+        Ok(acknowledged)
     }
 
     /// Writes the tombstones. If `may_pack`, returns those that can be packed instead; these are in no row yet.

@@ -12,6 +12,7 @@
 //! - A request with its own desk has its own transactions. What waits is written before a transaction ends, and dropped if it is undone.
 //! - The amount that waits to be written is bounded.
 
+mod by_id;
 mod places;
 mod recent;
 mod records;

@@ -12,11 +12,11 @@
 //!   asked.
 //! - It is bounded.
 
+use super::by_id::ById;
 use crate::id::RequestId;
 use crate::server::storage::record::{Outcome, Record, State};
 use crate::server::storage::rows;
 use crate::server::storage::sql::{Sql, SqlError};
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 /// How many records are remembered: a frame has 256 requests, and two frames are under way.
@@ -27,12 +27,22 @@ const FIRST_MAX: usize = 64;
 /// What is known of recent records; see the module.
 #[derive(Debug, Clone, Default)]
 pub struct Recent {
-    /// Ids with a row, and the record without fingerprint and outcome; `None` if the record has to be read.
-    rows: BTreeMap<RequestId, Option<Box<Record>>>,
-    /// Above this, only the ids in `rows` have rows; `None` if that is not known.
+    /// What is known of the row of an id.
+    rows: ById<Row>,
+    /// Above this, only those of `rows` have rows; `None` if that is not known.
     above: Option<String>,
     /// Whether a desk was here before, and only desks have changed the records since.
     is_warm: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Row {
+    /// There is one, and this is its record without fingerprint and outcome.
+    Bare(Box<Record>),
+    /// There is one, which has to be read.
+    Unread,
+    /// There is none any more. It is dropped when there are too many.
+    Gone,
 }
 
 static NO_OUTCOME: LazyLock<Arc<Outcome>> = LazyLock::new(|| Arc::new(Outcome::default()));
@@ -48,16 +58,20 @@ impl Recent {
         let is_all = last.len() < FIRST_MAX;
         self.above = last.last().filter(|_| !is_all).map(|id| id.as_str().to_owned()).or(Some(String::new()));
         for id in last {
-            self.rows.entry(id).or_default();
+            if !self.has_row(&id) {
+                self.rows.put(&id, Row::Unread);
+            }
         }
         Ok(())
     }
 
+    fn has_row(&self, id: &RequestId) -> bool {
+        matches!(self.rows.get(id), Some(Row::Bare(_) | Row::Unread))
+    }
+
     /// Whether the tables have a row of an id; `None` if that is not known.
     pub fn has(&self, id: &RequestId) -> Option<bool> {
-        // Most new ids are above all known ones: one comparison instead of ten.
-        let may_be_here = self.rows.last_key_value().is_some_and(|(last, _)| id <= last);
-        if may_be_here && self.rows.contains_key(id) {
+        if self.has_row(id) {
             return Some(true);
         }
         self.above.as_ref().filter(|above| id.as_str() > above.as_str()).map(|_| false)
@@ -66,36 +80,37 @@ impl Recent {
     /// The record of an id, without fingerprint and outcome. The outer `None` means that it has to be read.
     pub fn bare(&self, id: &RequestId) -> Option<Option<&Record>> {
         match self.rows.get(id) {
-            Some(record) => record.as_deref().map(Some),
-            None => self.has(id).map(|_| None),
+            Some(Row::Bare(record)) => Some(Some(record)),
+            Some(Row::Unread) => None,
+            Some(Row::Gone) | None => self.has(id).map(|_| None),
         }
     }
 
     /// Takes note of what was written for an id.
-    pub fn wrote(&mut self, id: RequestId, record: Option<Record>) {
-        let Some(mut record) = record else {
-            self.rows.remove(&id);
-            return;
+    pub fn wrote(&mut self, id: &RequestId, record: Option<Box<Record>>) {
+        let row = match record {
+            Some(mut record) => match &mut record.state {
+                State::Executed(_, outcome) => {
+                    *outcome = NO_OUTCOME.clone();
+                    Row::Bare(record)
+                }
+                // For other states, a decision needs more of the record than is kept here.
+                _ => Row::Unread,
+            },
+            None => return self.rows.replace(id, Row::Gone),
         };
-        // For other states, a decision needs more of the record than is kept here.
-        let known = match &mut record.state {
-            State::Executed(_, outcome) => {
-                *outcome = NO_OUTCOME.clone();
-                Some(Box::new(record))
-            }
-            _ => None,
-        };
-        self.rows.insert(id, known);
+        self.rows.put(id, row);
     }
 
     /// Drops the lowest ids if there are too many.
     pub fn trim(&mut self) {
-        let mut highest = None;
-        while self.rows.len() > RECENT_MAX {
-            highest = self.rows.pop_first();
+        if self.rows.len() <= RECENT_MAX {
+            return;
         }
+        self.rows.retain(|row| !matches!(row, Row::Gone));
+        let highest = self.rows.drop_lowest(RECENT_MAX);
         // The dropped ids still have rows, so nothing is known any more up to the highest of them.
-        if let (Some((highest, _)), Some(above)) = (highest, &mut self.above)
+        if let (Some(highest), Some(above)) = (highest, &mut self.above)
             && highest.as_str() > above.as_str()
         {
             *above = highest.as_str().to_owned();

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is known here of an id is what the tables have, or will have.
 
+use super::by_id::ById;
 use super::recent::Recent;
 use super::{PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
@@ -15,7 +16,7 @@ use std::sync::LazyLock;
 #[derive(Debug)]
 struct Known {
     /// `None`: the id has no record.
-    record: Option<Record>,
+    record: Option<Box<Record>>,
     /// Whether fingerprint and outcome are left out.
     is_bare: bool,
     /// Whether the tables have a row of the id, in whatever state; `None` if nobody has looked.
@@ -24,59 +25,28 @@ struct Known {
     is_changed: bool,
 }
 
-/// The records that a desk knows, in order of the last bytes of their ids, where ids differ soonest. With so few entries,
-/// a map would be no faster and take far more code.
+/// The records that a desk knows.
 #[derive(Debug, Default)]
-pub(super) struct Records(Vec<(End, RequestId, Box<Known>)>);
-
-/// The last bytes of an id, as a number. Ids of the SDK begin with the time, so many of them are equal up to there.
-type End = u64;
-
-fn end(id: &RequestId) -> End {
-    id.as_str().as_bytes().last_chunk().copied().map_or(0, End::from_be_bytes)
-}
+pub(super) struct Records(ById<Known>);
 
 impl Records {
-    fn at(&self, id: &RequestId) -> Result<usize, usize> {
-        let end = end(id);
-        self.0.binary_search_by(|(known_end, known, _)| known_end.cmp(&end).then_with(|| known.cmp(id)))
-    }
-
-    fn get(&self, id: &RequestId) -> Option<&Known> {
-        self.at(id).ok().and_then(|at| self.0.get(at)).map(|(_, _, known)| &**known)
-    }
-
-    fn put(&mut self, id: &RequestId, known: Known) {
-        self.put_at(self.at(id), id, known);
-    }
-
-    fn put_at(&mut self, at: Result<usize, usize>, id: &RequestId, known: Known) {
-        match at {
-            Ok(at) => {
-                if let Some((_, _, there)) = self.0.get_mut(at) {
-                    **there = known;
-                }
-            }
-            Err(at) => self.0.insert(at, (end(id), id.clone(), Box::new(known))),
-        }
-    }
-
     /// Takes the rows found for ids that were read without fingerprint and outcome (`bare`), and for ids that were to be
     /// read whole. Returns the ids of which the rest still has to be read.
     pub fn know(&mut self, bare: &[&RequestId], ids: &[RequestId], found: Vec<Found>) -> Vec<RequestId> {
         for (id, is_bare) in bare.iter().map(|id| (*id, true)).chain(ids.iter().map(|id| (id, false))) {
-            self.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
+            self.0.put(id, Known { record: None, is_bare, is_stored: Some(false), is_changed: false });
         }
         let mut more = Vec::new();
         for Found { id, record, is_bare } in found {
-            let Ok(at) = self.at(&id) else { continue };
-            match (self.0.get_mut(at), record) {
-                (Some((_, _, known)), _) if is_bare && !known.is_bare => more.push(id),
-                (Some((_, _, known)), Some(record)) => {
-                    **known = Known { record: Some(record), is_bare, is_stored: Some(true), is_changed: false };
+            match (self.0.get(&id), record) {
+                (Some(known), _) if is_bare && !known.is_bare => more.push(id),
+                (Some(_), Some(record)) => {
+                    let record = Some(Box::new(record));
+                    self.0.put(&id, Known { record, is_bare, is_stored: Some(true), is_changed: false });
                 }
                 // It is read when it is asked for.
-                _ => drop(self.0.remove(at)),
+                (Some(_), None) => self.0.remove(&id),
+                (None, _) => {}
             }
         }
         more
@@ -84,43 +54,44 @@ impl Records {
 
     /// The record of an id. The outer `None` means that it is not known here.
     pub fn find(&self, id: &RequestId, is_bare: bool) -> Option<Option<Record>> {
-        let known = self.get(id)?;
-        (is_bare || !known.is_bare || known.record.is_none()).then(|| known.record.clone())
+        let known = self.0.get(id)?;
+        (is_bare || !known.is_bare || known.record.is_none()).then(|| known.record.as_deref().cloned())
     }
 
     /// Sets what becomes of a record. If it is not known here, `recent` says whether the tables have a row. Returns the
     /// size of its outcome in bytes.
     pub fn change(&mut self, id: &RequestId, record: Option<&Record>, recent: &Recent) -> usize {
-        let at = self.at(id);
-        let known = at.ok().and_then(|at| self.0.get(at));
-        let is_stored = known.map_or_else(|| recent.has(id), |(_, _, known)| known.is_stored);
-        if holds(Rule::DeskSeen) || at.is_err() {
-            self.put_at(at, id, Known { record: record.cloned(), is_bare: false, is_stored, is_changed: true });
+        let known = self.0.get(id);
+        let is_stored = known.map_or_else(|| recent.has(id), |known| known.is_stored);
+        if holds(Rule::DeskSeen) || known.is_none() {
+            let record = record.cloned().map(Box::new);
+            self.0.put(id, Known { record, is_bare: false, is_stored, is_changed: true });
         }
         record.and_then(outcome).map_or(0, |outcome| outcome.body.len())
     }
 
     /// Takes out the changed records, and forgets them.
     pub fn take_changed(&mut self) -> Self {
-        Self(self.0.extract_if(.., |(_, _, known)| known.is_changed).collect())
+        Self(self.0.extract(|known| known.is_changed))
     }
 
     /// Writes the records, and tells `recent` of them.
     pub fn write(self, sql: &dyn Sql, texts: &mut Texts, recent: &mut Recent) -> Result<(), SqlError> {
         self.write_rows(sql, texts)?;
-        self.0.into_iter().for_each(|(_, id, known)| recent.wrote(id, known.record));
+        self.0.into_iter().for_each(|(id, known)| recent.wrote(&id, known.record));
         recent.trim();
         Ok(())
     }
 
     fn write_rows(&self, sql: &dyn Sql, texts: &mut Texts) -> Result<(), SqlError> {
-        let changed = || self.0.iter().map(|(_, id, known)| (id, known));
+        // In the order of ids, rows are added at the end of the tables, where the ids of the SDK belong.
+        let changed = || self.0.iter();
         let gone = || changed().filter(|(_, known)| known.record.is_none());
         rows::delete_all(sql, gone().filter(|(_, known)| known.is_stored.is_none()).map(|(id, _)| id))?;
         let mut gone: Vec<_> = gone().filter(|(_, known)| known.is_stored == Some(true)).map(|(id, _)| id).collect();
         let mut executed: Vec<Executed<'_>> = Vec::new();
         for (id, record, is_stored) in
-            changed().filter_map(|(id, known)| Some((id, known.record.as_ref()?, known.is_stored)))
+            changed().filter_map(|(id, known)| Some((id, known.record.as_deref()?, known.is_stored)))
         {
             match &record.state {
                 // A record that counts as new is inserted and can't replace another: see `recent`.
@@ -130,8 +101,6 @@ impl Records {
                 _ => rows::write(sql, id, record)?,
             }
         }
-        // In the order of ids, rows are added at the end of the tables, where the ids of the SDK belong.
-        executed.sort_unstable_by_key(|executed| executed.id);
         // Outcomes of one commit differ in little: mostly, all of them are like the first.
         while let Some(&Executed { id, record: first, outcome, .. }) = executed.first() {
             let id_bytes = id.as_str().len();
