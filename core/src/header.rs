@@ -13,6 +13,8 @@ use sfv::{BareItem, Item, List, ListEntry, Parser};
 #[cfg(feature = "server")]
 use {crate::id::REQUEST_ID_CHARS_MAX, std::borrow::Cow};
 
+#[cfg(feature = "server")]
+pub use crate::structured::date;
 pub use crate::structured::{plain, quoted, unquoted};
 
 /// The most ids that `Semel-Ack` may name.
@@ -114,8 +116,10 @@ pub fn id_text(headers: &Headers) -> Option<Cow<'_, str>> {
 
 /// `Idempotency-Key`: a structured-field string, or a bare run of letters, digits and `- . _ ~ : / + =`.
 fn request_id(value: &str) -> Result<RequestId, Invalid> {
-    let id = if is_bare(value) { value.to_owned() } else { string("Idempotency-Key", value)? };
-    RequestId::new(id)
+    match plain_id(value) {
+        Some(id) => RequestId::new(id),
+        None => RequestId::new(string("Idempotency-Key", value)?),
+    }
 }
 
 /// The header value for an id, whichever way the client wrote it: bare where possible, else quoted.
@@ -235,7 +239,6 @@ pub fn wait_s(headers: &Headers) -> u32 {
 }
 
 /// The id in a value in one of its two usual forms, bare or quoted without escapes; `None` for any other form.
-#[cfg(feature = "server")]
 pub(crate) fn plain_id(value: &str) -> Option<&str> {
     if is_bare(value) { Some(value) } else { plain(value) }
 }

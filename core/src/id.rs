@@ -7,6 +7,8 @@ use std::borrow::Cow;
 #[cfg(feature = "server")]
 use std::cmp::Ordering;
 use std::fmt;
+#[cfg(feature = "server")]
+use std::sync::Arc;
 
 /// The longest request id, in characters.
 pub const REQUEST_ID_CHARS_MAX: usize = 255;
@@ -14,6 +16,12 @@ pub const REQUEST_ID_CHARS_MAX: usize = 255;
 pub const KEY_BYTES_MAX: usize = 512;
 /// The longest name of a principal, in bytes.
 pub const PRINCIPAL_BYTES_MAX: usize = 255;
+
+/// A server copies names from place to place, so a copy costs it no memory. A client has few.
+#[cfg(feature = "server")]
+type Text = Arc<str>;
+#[cfg(not(feature = "server"))]
+type Text = String;
 
 /// Why a name was refused, in words for the client's developer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +43,7 @@ impl fmt::Display for Invalid {
 /// Names one intended effect at one key; the same on every attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(not(feature = "server"), derive(PartialOrd, Ord))]
-pub struct RequestId(String);
+pub struct RequestId(Text);
 
 /// Orders ids as their texts are ordered. Ids made around the same time begin with the same bytes, so the comparison
 /// takes eight bytes at a time.
@@ -67,7 +75,7 @@ impl RequestId {
     }
 
     /// Checks the length, and that a structured-field string can hold the characters.
-    pub fn new(id: impl Into<String>) -> Result<Self, Invalid> {
+    pub fn new(id: impl Into<Text>) -> Result<Self, Invalid> {
         let id = id.into();
         if id.is_empty() || id.len() > REQUEST_ID_CHARS_MAX {
             return Err(Invalid::new(format!(
@@ -131,7 +139,7 @@ impl Key {
 
 /// Who is authenticated. Each record belongs to one principal. The empty name stands for an anonymous caller, who is a principal too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Principal(String);
+pub struct Principal(Text);
 
 /// The prefix of the layer's own principals. No token and no client may have a name that begins with it.
 const RESERVED: &str = "semel:";
@@ -139,22 +147,22 @@ const RESERVED: &str = "semel:";
 impl Principal {
     /// The holder of the administration token.
     pub fn administrator() -> Self {
-        Self(format!("{RESERVED}admin"))
+        Self(format!("{RESERVED}admin").into())
     }
 
     /// The queues that a deployment consumes.
     pub fn queue() -> Self {
-        Self(format!("{RESERVED}queue"))
+        Self(format!("{RESERVED}queue").into())
     }
 
     /// The sender of the requests that one key emits to another.
     pub fn emitter() -> Self {
-        Self(format!("{RESERVED}emit"))
+        Self(format!("{RESERVED}emit").into())
     }
 
     /// Stands for any principal other than the caller, where the caller may learn no more about it.
     pub fn another() -> Self {
-        Self(format!("{RESERVED}another"))
+        Self(format!("{RESERVED}another").into())
     }
 
     /// Whether this is the holder of the administration token.
@@ -168,7 +176,7 @@ impl Principal {
     }
 
     /// Takes a name that a structured-field string can hold. The empty name stands for an anonymous caller.
-    pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
+    pub fn new(name: impl Into<Text>) -> Result<Self, Invalid> {
         let name = name.into();
         if name.len() > PRINCIPAL_BYTES_MAX {
             return Err(Invalid::new(format!("a principal has at most {PRINCIPAL_BYTES_MAX} characters")));

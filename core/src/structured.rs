@@ -21,6 +21,13 @@ pub fn quoted(text: &str) -> String {
     joined(&["\"", &escaped, "\""])
 }
 
+/// A structured-field date: `@` and Unix seconds.
+#[cfg(feature = "server")]
+pub fn date(seconds: i64) -> String {
+    let mut buffer = itoa::Buffer::new();
+    ["@", buffer.format(seconds)].concat()
+}
+
 /// The text of a structured-field string without parameters; `None` for anything else.
 pub fn unquoted(value: &str) -> Option<String> {
     let mut rest = value.get(1..value.len().checked_sub(1)?)?;

@@ -6,7 +6,7 @@
 
 use super::config::{OUTCOME_HEADER_BYTES_MAX, OUTCOME_HEADERS_MAX};
 use super::json::write::Object;
-use crate::header::quoted;
+use crate::header::{date, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Response};
 use crate::problem::{Code, Position, Problem};
@@ -45,7 +45,7 @@ impl Answer {
         headers.add("semel-status", status);
         headers.add("idempotent-replayed", replayed);
         if let Some(expires_s) = expires_s {
-            headers.add("semel-expires", format!("@{expires_s}"));
+            headers.add("semel-expires", date(expires_s));
         }
         Self { status: outcome.status, headers, body: outcome.body.clone(), log: None }
     }

@@ -14,7 +14,7 @@ use super::config::{ANSWERS_BYTES_MAX, ELEMENTS_MAX, REQUEST_BODY_BYTES_MAX};
 use super::control::{self, body_invalid, wire_answer, wire_headers};
 use super::json::read::{Json, Members};
 use super::json::write::Written;
-use crate::header::{self, AHEAD_MS_MAX, Ack, Attempt, quoted};
+use crate::header::{self, AHEAD_MS_MAX, Ack, Attempt, date, quoted};
 use crate::id::Key;
 use crate::message::{Headers, Method, Request};
 use crate::path::Path;
@@ -183,7 +183,8 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
     if !is_method(&method) {
         return Err(format!("`method` is no name of a method of at most {METHOD_BYTES_MAX} bytes"));
     }
-    let mut headers = Headers::new();
+    // Room for what its members and the layer add.
+    let mut headers = Headers::new().with_room(8);
     // Each name is compared with those before it. If there are more than a request may have, `head` refuses it.
     for (name, value) in members.optional("headers")?.into_iter().flat_map(Members::all).take(HEADERS_MAX + 1) {
         let value = String::try_from(value).map_err(|expected| format!("a header must be {expected}"))?;
@@ -203,7 +204,7 @@ fn element(request: Json, within: &dyn Fn(Option<i64>) -> Option<i64>) -> Result
     };
     // The values are checked when these headers are parsed.
     say("idempotency-key", members.optional("id")?.map(|id: Cow<'_, str>| quoted(&id)));
-    say("semel-first-sent", members.optional("firstSent")?.map(|seconds: i64| ["@", &seconds.to_string()].concat()));
+    say("semel-first-sent", members.optional("firstSent")?.map(date));
     say("semel-deadline", within(members.optional("deadline")?).map(|ms| ms.to_string()));
     say("semel-session", members.optional("session")?.map(session).transpose()?);
     let body = members.any("body")?.map(control::wire_body_bytes).transpose()?.unwrap_or_default();

@@ -70,8 +70,8 @@ impl<H: Handler> Engine<H> {
         }
         let mut requests: Vec<Result<Request, Answer>> = Vec::with_capacity(elements.len());
         for element in elements {
-            let before = requests.last().and_then(|request| request.as_ref().ok()).map(|request| request.path.clone());
-            requests.push(self.judged_after(before.as_ref(), asked, element, now_ms));
+            let before = requests.last().and_then(|request| request.as_ref().ok());
+            requests.push(self.judged_after(before, asked, element, now_ms));
         }
         if !holds(Rule::BatchInOrder) {
             requests.reverse();
@@ -196,10 +196,11 @@ impl<H: Handler> Engine<H> {
         self.judged_after(None, asked, element, now_ms)
     }
 
-    /// `before`: the path of the element before it, which is usually the same.
+    /// `before`: the request of the element before it, whose method and path are usually the same. It is allowed, and
+    /// nothing else of an element decides that.
     fn judged_after(
         &self,
-        before: Option<&Path>,
+        before: Option<&Request>,
         asked: Asked<'_>,
         element: Element,
         now_ms: i64,
@@ -216,26 +217,30 @@ impl<H: Handler> Engine<H> {
 
     fn request(
         &self,
-        before: Option<&Path>,
+        before: Option<&Request>,
         asked: Asked<'_>,
         element: Element,
         now_ms: i64,
     ) -> Result<Request, Problem> {
         let Element { method, url: (pathname, search), mut headers, body } = element;
         head::check((&pathname, &search), &headers)?;
-        let path = match before.filter(|before| before.is(&pathname, &search)) {
-            Some(before) => before.clone(),
+        let before = before.filter(|before| before.path.is(&pathname, &search));
+        let path = match before {
+            Some(before) => before.path.clone(),
             None => path_of(&pathname, &search)?,
         };
+        let is_allowed = before.is_some_and(|before| before.method == method);
         if holds(Rule::BatchKey) {
             headers.add("semel-key", quoted(&asked.key.encoded()));
         }
         headers.add("semel-principal", quoted(asked.asker.principal.as_str()));
         log::without_broken_trace(&mut headers);
         let mut request = Request { method, path, headers, body };
-        self.allowed(asked, &request, now_ms)?;
+        if !is_allowed {
+            self.allowed(asked, &request, now_ms)?;
+        }
         self.name(&asked.asker.principal, &mut request);
-        if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
+        if !is_allowed && !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
             // Even alone: the host has nowhere to wait for its outcome.
             return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
         }

@@ -31,6 +31,11 @@ pub enum Value<'a> {
 }
 
 impl Object {
+    /// An empty object, with room for this many bytes.
+    pub fn with_room(bytes: usize) -> Self {
+        Self(String::with_capacity(bytes))
+    }
+
     /// Adds a member.
     pub fn with<'a>(mut self, name: &str, value: impl Into<Value<'a>>) -> Self {
         self.put(name, value.into());
@@ -52,7 +57,7 @@ impl Object {
 
     fn put(&mut self, name: &str, value: Value<'_>) {
         // Without this, the text would be moved again and again as it grows.
-        if self.0.is_empty() {
+        if self.0.capacity() == 0 {
             self.0.reserve(OBJECT_BYTES);
         }
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
@@ -118,6 +123,11 @@ fn is_plain_word(word: u64) -> bool {
 }
 
 impl Written {
+    /// How many bytes the JSON has.
+    pub(in crate::server) fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// The JSON as text.
     pub fn into_text(self) -> String {
         self.0

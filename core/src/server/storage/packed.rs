@@ -68,6 +68,8 @@ impl Bundle {
 
     /// Adds a tombstone.
     pub fn push(&mut self, Packed { id, lapses_10s }: &Packed) {
+        // Most ids are UUIDs.
+        self.0.reserve(UUID_ENTRY_BYTES);
         self.0.extend(u32::try_from(*lapses_10s).unwrap_or(u32::MAX).to_be_bytes());
         match uuid_bytes(id.as_str()) {
             Some(uuid) => {
@@ -161,6 +163,8 @@ fn split_first(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
 
 /// The form of a canonical UUID: its number of characters, and the bytes that have a hyphen before them.
 const UUID_CHARS: usize = 36;
+/// Of a UUID: when it lapses, the length 0, and its bytes.
+const UUID_ENTRY_BYTES: usize = 4 + 1 + 16;
 const HYPHEN_BEFORE: [usize; 4] = [4, 6, 8, 10];
 
 /// The bytes of a canonical UUID in lower case; `None` for anything else.

@@ -39,6 +39,15 @@ struct Known {
     is_changed: bool,
 }
 
+impl Known {
+    /// The value to be overwritten, if it is of that type. It then counts as changed.
+    fn of<S: State>(&mut self) -> Option<&mut S> {
+        let state = (&mut *self.state as &mut dyn Any).downcast_mut()?;
+        self.is_changed = true;
+        Some(state)
+    }
+}
+
 trait Stored: Any {
     fn write(&self, sql: &dyn Sql) -> Result<(), SqlError>;
     fn is_kept(&self) -> bool;
@@ -71,8 +80,13 @@ impl States {
 
     /// Takes a value to be stored. Drops the values of other types that may use the same rows.
     pub fn put<S: State>(&mut self, state: S, sql: &dyn Sql) -> Result<(), SqlError> {
-        self.0.retain(|known| !(&*known.state as &dyn Any).is::<S>());
-        if !S::IS_KEPT {
+        if S::IS_KEPT {
+            if let Some(known) = self.0.iter_mut().find_map(Known::of::<S>) {
+                *known = state;
+                return Ok(());
+            }
+        } else {
+            self.0.retain(|known| !(&*known.state as &dyn Any).is::<S>());
             self.write_own(sql)?;
             self.0.retain(|known| known.state.is_kept());
         }
