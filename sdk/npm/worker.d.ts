@@ -65,7 +65,7 @@ export interface Outgoing {
 export abstract class SemelObject<Env = unknown> extends DurableObject<Env> {
   /**
    * Which key a request belongs to.
-   * - A function returns the key, or null if nothing handles the request.
+   * - A function returns the key, or null if nothing handles the request. It must return the same for the same request each time.
    * - A pattern such as `"/shops/:shop/*"`: `/shops/a/orders` has the key `shops/a`; without the `*`, only `/shops/a` would.
    * - Left out: the key is the one in `Semel-Key`, otherwise the path.
    */

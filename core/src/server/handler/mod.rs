@@ -271,7 +271,8 @@ pub trait Handler {
         Ok(())
     }
 
-    /// Maps a path to its key.
+    /// Maps a path to its key, for the same method and path always to the same. It is not asked again for an element of a
+    /// batch that is like the one before it.
     fn key(&self, method: &Method, path: &Path) -> KeyRule;
 
     /// Brings the handler's tables from version `from` (0: none yet) to [`Handler::schema_version`]. If this fails, so does the request.
