@@ -53,7 +53,7 @@ test("an id whose handler fails five times is rolled-back each time, and never p
 test("a handler that returns a promise is rolled-back, the log says why, and its later writes are not written", LIMIT, () =>
   keeps(0, async () => {
     const why = /handle gave a promise: it has to answer at once, without async and await: .*another commit.*belongs into the Worker's fetch/;
-    for (const path of ["/answers/promise", "/answers/thenable", "/answers/rejected", "/late"]) await failsWith(path, why);
+    for (const path of ["/answers/promise", "/answers/thenable", "/answers/rejected", "/calls", "/late"]) await failsWith(path, why);
     assert.match((await server.send("GET", "/told")).text, /ctx\.sql is of a request that has its answer/);
   }));
 

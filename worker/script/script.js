@@ -174,7 +174,8 @@ function atOnce(own, who, given) {
   throw new TypeError(`${who} gave a promise: ${NO_PROMISE}`);
 }
 
-const isPromise = (value) => typeof value === "object" && typeof value?.then === "function";
+/** Not only objects: what a call to another object or Worker gives can itself be called. */
+const isPromise = (value) => typeof value?.then === "function";
 
 /** The text of whatever was thrown, which may be anything, and may itself throw when it is read. */
 function wordsOf(error) {

@@ -163,6 +163,7 @@ export class Probe extends SemelObject {
     if (what === "gives") return GIVEN[name]();
     if (what === "runs") return { status: 200, body: sql.exec("SELECT runs FROM probe").one().runs };
     if (what === "late") return this.late(ctx);
+    if (what === "calls") return this.env.SEMEL.get(this.env.SEMEL.idFromName("called")).nothing();
     if (what === "told") return { status: 200, body: late ?? null };
     if (what === "sends") return { status: 200, body: SENDS[name](ctx, this.ctx.storage) ?? null };
     if (what === "serves") {
