@@ -419,6 +419,25 @@ mod tests {
     }
 
     #[test]
+    fn a_request_comes_after_those_of_its_own_maker_that_were_called_before_it() {
+        let made = |maker: &str, place| Entry { maker: maker.into(), place, ..entry() };
+        let own = made("tab 7", Some(2));
+        assert!(own.comes_after(&made("tab 5", Some(1))));
+        for other in [made("tab 5", None), made("tab 5", Some(2)), made("tab 5", Some(3)), made("other 5", Some(1))] {
+            assert!(!own.comes_after(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_settled_row_may_be_deleted_because_it_is_done() {
+        let Write::Put(settled) = apply(&settle("b"), Some(&Row::Pending(sent()))).0 else { panic!("settled") };
+        assert!(is_done(&settled));
+        // The id is another request's by now, or a newer version wrote the row.
+        assert!(!is_done(&stored(&Row::Pending(sent()))));
+        assert!(!is_done(&[]));
+    }
+
+    #[test]
     fn a_row_is_adopted_by_only_one_tab() {
         let adopt = |by: &str| Change::Adopt { by: by.into(), from: "a".into(), is_shared: false };
         let (write, _) = apply(&adopt("b"), Some(&Row::Pending(entry())));

@@ -144,6 +144,27 @@ fn an_acknowledgement_that_another_tab_made_is_not_sent_though_the_id_is_used_ag
     assert_eq!(own.last().request.target, "/semel/v1/keys/a%2Fb/acks");
 }
 
+/// The row stays, because it keeps the answer for a caller in another tab.
+#[test]
+fn an_acknowledgement_that_another_tab_made_is_not_sent_though_the_row_stays() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.change("x", &Change::Join { outbox: "outbox".into() });
+    bench.answer(outcome("done", bench.server_ms()));
+    let settled: Vec<_> = bench.rows.clone().into_iter().collect();
+    bench.change("x", &Change::Acknowledged);
+    let acknowledged: Vec<_> = bench.rows.clone().into_iter().collect();
+    for (rows, sent) in [(&settled, 2), (&acknowledged, 1)] {
+        let mut other = Bench::with(|settings| settings.owner = "other".into());
+        other.client.stored(0, &settled, Some(&|_| true)).unwrap();
+        other.drive();
+        other.lose();
+        other.client.stored(0, rows, Some(&|_| true)).unwrap();
+        other.pass(ACK_RIDE_MS);
+        assert_eq!(other.sent.len(), sent);
+    }
+}
+
 #[test]
 fn an_acknowledgement_that_times_out_is_sent_again() {
     let mut bench = Bench::ready();

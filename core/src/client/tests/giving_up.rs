@@ -359,3 +359,29 @@ fn a_question_for_the_clock_that_times_out_is_asked_again() {
     bench.pass(TIMEOUT_MS + INTERVAL_MS);
     assert_eq!((bench.aborted.as_slice(), bench.targets()), ([hung].as_slice(), vec!["/semel/v1/health"; 2]));
 }
+
+/// Nothing that may execute it leaves without need.
+#[test]
+fn a_given_up_request_in_doubt_is_cancelled_asked_for_sent_once_more_and_cancelled_again() {
+    let mut bench = Bench::ready();
+    let ticket = bench.request("x");
+    let in_flight = |bench: &Bench| problem(409, "in-flight", "unknown", "same-id", bench.server_ms());
+    let locked = |bench: &Bench| problem(409, "locked", "no", "same-id", bench.server_ms());
+    let cancels = |bench: &Bench| bench.last().request.target == "/semel/v1/keys/a%2Fb/cancel";
+    bench.answer(in_flight(&bench));
+    bench.give_up(ticket);
+    bench.pass(INTERVAL_MS);
+    assert!(cancels(&bench), "it was not asked yet whether it is given up");
+    bench.answer(locked(&bench));
+    bench.pass(INTERVAL_MS);
+    assert!(cancels(&bench), "it is not in doubt");
+    bench.answer(in_flight(&bench));
+    bench.pass(INTERVAL_MS);
+    assert_eq!((cancels(&bench), deadline_ms(bench.last())), (false, 0), "it is asked for");
+    bench.answer(in_flight(&bench));
+    bench.pass(INTERVAL_MS);
+    assert_eq!((cancels(&bench), deadline_ms(bench.last())), (false, bench.server_ms() + TIMEOUT_MS), "it is sent");
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert!(cancels(&bench), "it is sent once");
+}

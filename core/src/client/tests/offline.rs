@@ -104,3 +104,19 @@ fn an_answer_that_arrives_after_the_network_has_gone_settles_its_row() {
     bench.answer(outcome("done", bench.server_ms()));
     assert!(matches!(bench.row("x"), Some(Row::Settled(_))));
 }
+
+#[test]
+fn a_question_for_the_clock_that_is_lost_is_asked_again_after_the_interval_or_once_the_user_looks() {
+    let mut bench = Bench::new();
+    bench.request("x");
+    bench.lose();
+    bench.pass(INTERVAL_MS - 1);
+    assert_eq!(bench.sent.len(), 1);
+    bench.pass(1);
+    bench.lose();
+    assert_eq!(bench.sent.len(), 2);
+    bench.client.hurry(bench.now_ms);
+    bench.drive();
+    assert_eq!(bench.targets(), ["/semel/v1/health"; 3]);
+    assert_eq!(bench.last().headers.get("semel-principal"), None, "so that a browser asks nobody whether it may ask");
+}

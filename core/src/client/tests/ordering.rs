@@ -281,3 +281,19 @@ fn a_request_called_after_an_answer_named_the_key_waits_for_the_one_before_it() 
         assert_eq!(sent_ids(&bench), ["x"], "{first:?}");
     }
 }
+
+#[test]
+fn a_request_waits_for_one_of_another_path_if_both_paths_have_led_to_one_key() {
+    let mut bench = Bench::ready();
+    for (id, target) in [("a", "/one"), ("b", "/two")] {
+        ordered(&mut bench, id, target, None);
+        answer_to_id(&mut bench, id, outcome(id, SERVER_MS));
+    }
+    for (id, target) in [("c", "/one"), ("d", "/two")] {
+        ordered(&mut bench, id, target, None);
+    }
+    assert_eq!(sent_ids(&bench), ["a", "b", "c"]);
+    answer_to_id(&mut bench, "c", problem(500, "rolled-back", "no", "same-id", SERVER_MS));
+    bench.pass(INTERVAL_MS);
+    assert_eq!(sent_ids(&bench), ["a", "b", "c", "c"]);
+}

@@ -129,3 +129,19 @@ fn of_many_requests_made_at_once_only_the_limit_is_sent_whether_the_clock_is_kno
         assert_eq!(sent, ATTEMPTS_MAX, "knows the clock: {knows_clock}");
     }
 }
+
+/// The change that stores it is the transaction before its first attempt, too.
+#[test]
+fn a_request_that_may_leave_at_once_leaves_after_one_change_of_its_row() {
+    let mut bench = Bench::ready();
+    // None of these comes before it: one has no order, and the other goes elsewhere.
+    bench.request("unordered");
+    let elsewhere = Draft { target: "/elsewhere".into(), ..draft("elsewhere") };
+    bench.client.request(bench.now_ms, "elsewhere".into(), elsewhere, true).expect("a new id");
+    bench.drive();
+    bench.client.request(bench.now_ms, "x".into(), draft("x"), true).expect("a new id");
+    let Some(Action::Change { ticket, id, change }) = bench.client.poll() else { panic!("it is stored") };
+    let changed = bench.change(&id, &change);
+    bench.client.changed(bench.now_ms, ticket, Some(changed));
+    assert!(matches!(bench.client.poll(), Some(Action::Transmit(_))));
+}

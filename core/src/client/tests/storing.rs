@@ -298,6 +298,7 @@ fn a_row_that_could_not_be_adopted_because_the_store_failed_is_adopted_later() {
     next.is_broken = false;
     next.pass(3_600_000);
     assert!(!next.sent.is_empty(), "the store failed once, at the open");
+    assert!(matches!(next.row("x"), Some(Row::Pending(entry)) if entry.is_shared), "its tab may live");
 }
 
 #[test]
