@@ -166,6 +166,18 @@ fn an_acknowledgement_that_another_tab_made_is_not_sent_though_the_row_stays() {
 }
 
 #[test]
+fn a_row_that_keeps_its_answer_for_another_tab_stays_once_it_is_acknowledged() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.change("x", &Change::Join { outbox: "outbox".into() });
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS);
+    bench.answer(from_object(Answer { status: 204, ..status("executed") }, bench.server_ms()));
+    let Some(Row::Settled(settled)) = bench.row("x") else { panic!("{:?}", bench.row("x")) };
+    assert_eq!((settled.is_acknowledged, settled.kept.is_some()), (true, true));
+}
+
+#[test]
 fn an_acknowledgement_that_times_out_is_sent_again() {
     let mut bench = Bench::ready();
     bench.request("x");

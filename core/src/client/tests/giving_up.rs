@@ -385,3 +385,17 @@ fn a_given_up_request_in_doubt_is_cancelled_asked_for_sent_once_more_and_cancell
     bench.pass(INTERVAL_MS);
     assert!(cancels(&bench), "it is sent once");
 }
+
+#[test]
+fn a_caller_that_joins_after_the_first_one_gave_up_has_its_own_time() {
+    let mut bench = Bench::with(|settings| settings.give_up_after_ms = Some(3_000));
+    bench.request("x");
+    bench.answer(health(bench.server_ms()));
+    bench.pass(3_000);
+    assert_eq!(bench.given_up.len(), 1);
+    bench.request("x");
+    bench.pass(2_999);
+    assert_eq!(bench.given_up.len(), 1);
+    bench.pass(1);
+    assert_eq!(bench.given_up.len(), 2);
+}

@@ -145,3 +145,13 @@ fn a_request_that_may_leave_at_once_leaves_after_one_change_of_its_row() {
     bench.client.changed(bench.now_ms, ticket, Some(changed));
     assert!(matches!(bench.client.poll(), Some(Action::Transmit(_))));
 }
+
+#[test]
+fn with_one_attempt_at_a_time_a_lost_request_is_sent_again() {
+    let mut bench = Bench::with(|settings| settings.attempts_max = 1);
+    bench.learn_clock();
+    bench.request("x");
+    bench.lose();
+    bench.pass(INTERVAL_MS);
+    assert_eq!(bench.sent.len(), 2);
+}
