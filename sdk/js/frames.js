@@ -50,14 +50,14 @@ async function sentBySocket({ identity }, headers, paths, json, signal, way, nex
   if (!way.socket || performance.now() < way.againMs) return undefined;
   signal.throwIfAborted();
   try {
-    const answers = await way.socket.send({ authorization: headers.get("authorization") ?? undefined, principal: identity }, json, signal, next);
+    const answers = await way.socket.send({ authorization: headers.get("authorization"), principal: identity }, json, signal, next);
     return [200, "semel-status:executed\n", await answersOf(paths, () => answers), ""];
   } catch (error) {
     if (error.status) return [error.status, `semel-status:${error.code}\n`, new Uint8Array(), ""];
     // A proxy may not let sockets through. A socket that has answered before was only closed.
     if (way.isAuto && !error.hasAnswered) way.againMs = performance.now() + AGAIN_MS;
-    if (error.wasOpen || signal.aborted) throw error;
-    // Nothing was sent.
+    if (error.wasOpen) throw error;
+    // Nothing was sent. If the attempt was aborted, nothing will be by HTTP either.
     return way.isAuto ? undefined : [502, "semel-status:upstream-unreachable\n", new Uint8Array(), "detail:the socket does not open\n"];
   }
 }

@@ -119,7 +119,8 @@ export class Machine {
     clearTimeout(this.#timer);
     // Pending actions are dropped, except changes of rows: a request may have been given up just now, within an event handler.
     for (let next; (next = this.#todo.shift()); ) if (next[0] === this.#change) next[0](...next.slice(1));
-    this.#quietly((store) => store?.close?.());
+    // Not every store has a `close`, and there may be no store yet.
+    this.#quietly((store) => store.close());
   }
 
   /** Calls the store, and ignores a failure. */

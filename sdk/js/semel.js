@@ -60,7 +60,7 @@ export class Outbox extends View {
     this.#machine = new Machine(module, (setup.host = this.#host()));
   }
 
-  async #start({ onrecovered = null, onpaused = null, onstorelost }) {
+  async #start({ onrecovered, onpaused = null, onstorelost }) {
     const { origin, identity, store, durability, numbers } = this.#setup;
     const owner = this.#machine.id();
     const database = `semel ${origin} ${identity}`;
@@ -259,7 +259,7 @@ export class Outbox extends View {
 
   /** Removes a caller. Returns whether it was the last. */
   #leave(requestId, caller) {
-    const others = (this.#callers.get(requestId) ?? []).filter((other) => other !== caller);
+    const others = this.#callers.get(requestId).filter((other) => other !== caller);
     if (others.length) this.#callers.set(requestId, others);
     else this.#callers.delete(requestId);
     return !others.length;
@@ -272,7 +272,7 @@ export class Outbox extends View {
       count: (pending, paused) => View.show(this, { pending, paused }),
       end: (broken) => this.#end(broken),
       abort: (attempt) => {
-        this.#attempts.get(attempt)?.abort();
+        this.#attempts.get(attempt).abort();
         this.#attempts.delete(attempt);
       },
       deliver: (described, isAwaited, outcome, failure, cause) => {

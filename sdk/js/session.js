@@ -44,7 +44,7 @@ export const sessions = (source, Made) => {
     // The outbox asks for gathering its own requests.
     if (key === outbox) return gather(setup);
     for (const option of Object.keys(options)) if (!OPTIONS.includes(option)) throw new TypeError(`semel: a session has no option ${option}`);
-    const { after, store, transport = "http", onrecovered = null, onpaused = null, onended = null } = options;
+    const { after, store, transport = "http", onrecovered, onpaused = null, onended = null } = options;
     if (!TRANSPORTS.includes(transport)) throw new TypeError(`semel: transport is one of ${TRANSPORTS.join(", ")}`);
     if (transport === "socket" && !globalThis.WebSocket) throw new TypeError("semel: no WebSocket here");
     if (typeof name !== "string" || !/^[ -~]{1,255}$/.test(name)) throw new TypeError("semel: the name of a session has 1 to 255 characters of printable ASCII");
@@ -316,7 +316,7 @@ class Session {
       count: (...counts) => this.#isClosed || this.#together.count(this, counts),
       end: (broken) => this.#close(broken),
       abort: (attempt) => {
-        this.#attempts.get(attempt)?.abort();
+        this.#attempts.get(attempt).abort();
         this.#attempts.delete(attempt);
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {

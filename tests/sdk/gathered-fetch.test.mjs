@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { gather } from "../../sdk/js/gathered.js";
 import { many, turns } from "./gathering.mjs";
 import { leavePage, page } from "./page-stub.mjs";
-import { clock, lost, rejection, URL_OF_STUB } from "./stub.mjs";
+import { clock, lost, rejection, URL_OF_STUB, within } from "./stub.mjs";
 
 /**
  * A `fetch` that gathers, without an outbox. `send` sends a request with an id: it returns the answer, and what aborts the request. `answer` gives
@@ -213,6 +213,21 @@ test("an outcome that is a problem of the application's own does not count as a 
   for (const id of ["g", "h"]) send(id);
   await release("b");
   assert.deepEqual(sent().at(-1), "gh", "batches go on");
+});
+
+test("a refusal that is to be tried again is the answer of its request, which is not sent by itself, and batches go on", async () => {
+  const { answer, release } = byHand();
+  const { send, sent } = bare(answer);
+  await busy(send);
+  const [e] = ["e", "f"].map((id) => send(id));
+  await release("a");
+  const headers = { "semel-status": "in-flight", "content-type": "application/problem+json" };
+  const refused = { status: 409, headers, body: '{"code":"in-flight","executed":"unknown","retry":"same-id"}' };
+  await release("e", ({ ids }) => new Response(JSON.stringify(ids.map(() => refused)), { headers: { "semel-status": "executed" } }));
+  assert.equal((await within(e.answered, "it has its answer")).status, 409);
+  for (const id of ["g", "h"]) send(id);
+  await release("b");
+  assert.deepEqual(sent(), ["a", "b", "c", "d", "ef", "gh"]);
 });
 
 test("a request that is lost by itself does not keep others from a batch", async () => {

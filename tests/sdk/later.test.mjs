@@ -163,9 +163,11 @@ test("a request that pauses after the next open is told to onpaused, and can be 
 test("without onrecovered an answer is kept, and the first handler that is set gets it", async (t) => {
   const { store, server } = await leftovers(t);
   const minute = minutes(t);
+  const failures = t.mock.method(console, "error", () => {});
   const { semel } = await outbox(t, { store, server });
   await until(async () => (await states(semel))[0] === "answered", "it has its answer");
   await minute();
+  assert.equal(failures.mock.callCount(), 0, "no handler is none that fails");
   assert.deepEqual([await states(semel), store.holds("amount"), server.attempts.length], [["answered"], true, 1]);
   const recovered = [];
   semel.onrecovered = (one) => void recovered.push(one);

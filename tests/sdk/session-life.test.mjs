@@ -225,6 +225,18 @@ test("a hidden page sends nothing for its session, and sends at once when it is 
   assert.deepEqual([server.effects, server.frames.length], [["x"], 2]);
 });
 
+test("a hidden page sends its session's request once the network is back", async (t) => {
+  const browser = page();
+  const { semel, server } = await outbox(t);
+  const session = await semel.session("accounts/a", "s");
+  browser.offline();
+  const made = deposit(session, "x");
+  browser.hide();
+  browser.online();
+  await within(made, "it is sent");
+  assert.deepEqual(server.effects, ["x"]);
+});
+
 test("on pagehide a session's attempt under way is sent once more, with keepalive", async (t) => {
   const { window } = page();
   const server = new SessionStub();

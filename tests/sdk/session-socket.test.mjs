@@ -36,12 +36,14 @@ function sockets(t, server, { opens = () => true, hangs = () => false, refuses =
   return connections;
 }
 
-test("a session with transport socket rejects with a TypeError where there is no WebSocket", async (t) => {
-  const { semel } = await outbox(t);
+test("where there is no WebSocket, a session with transport socket rejects with a TypeError, and one with auto is like one by HTTP", async (t) => {
+  const { semel, server } = await outbox(t);
   const own = globalThis.WebSocket;
   t.after(() => (globalThis.WebSocket = own));
   globalThis.WebSocket = undefined;
   await assert.rejects(semel.session("accounts/a", "s", { transport: "socket" }), new TypeError("semel: no WebSocket here"));
+  await deposit(await semel.session("accounts/a", "s", { transport: "auto" }), "x");
+  assert.equal(server.calls.at(-1).path, "/accounts/a/deposit", "a single request is not a batch");
 });
 
 test("a session by a socket sends all its frames over one connection, and each request gets its own answer", async (t) => {

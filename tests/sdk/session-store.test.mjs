@@ -39,6 +39,7 @@ test("the next holder sends requests left behind under their old places, and tho
 
 test("an answer without onrecovered is kept until a later holder takes it with onrecovered", async (t) => {
   const store = new SharedRows();
+  const failures = t.mock.method(console, "error", () => {});
   const { semel, server } = await outbox(t);
   const first = await semel.session("accounts/a", "s", { store });
   server.each = (_call, serve) => (serve(), lost());
@@ -51,6 +52,7 @@ test("an answer without onrecovered is kept until a later holder takes it with o
   await deposit(second, "y");
   await second.close();
   const third = await semel.session("accounts/a", "s", { store });
+  assert.equal(failures.mock.callCount(), 0, "no handler is none that fails");
   const answered = await new Promise((resolve) => (third.onrecovered = resolve));
   assert.deepEqual(await answered.response.json(), { ran: "x" });
   await until(() => store.rows.size === 0, "nothing is left");

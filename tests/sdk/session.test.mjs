@@ -223,7 +223,7 @@ test("wrong calls of session and session.fetch are refused before anything is se
   const { semel, server } = await outbox(t);
   const session = await semel.session("accounts/a", "s");
   const { length } = server.calls;
-  for (const [named, kind] of [[["accounts/a", ""], TypeError], [["accounts/a", "ü"], TypeError], [[undefined, "s"], TypeError], [["accounts/a", "s", { after: -1 }], RangeError], [["accounts/a", "s", { nothing: 1 }], TypeError]]) {
+  for (const [named, kind] of [[["accounts/a", ""], TypeError], [["accounts/a", "ü"], TypeError], [[undefined, "s"], TypeError], [["accounts/a", 5], TypeError], [["accounts/a", "s", { after: -1 }], RangeError], [["accounts/a", "s", { after: 0.5 }], RangeError], [["accounts/a", "s", { nothing: 1 }], TypeError]]) {
     await assert.rejects(semel.session(...named), kind);
   }
   for (const store of [null, 5, {}, { load() {}, change() {} }]) await assert.rejects(semel.session("accounts/a", "s", { store }), new TypeError("semel: a store has the methods load, change and remove"));

@@ -95,6 +95,19 @@ test("a tab that has left watches no other tab, and keeps no lock of another", a
   assert.deepEqual(await three.alive(), ["3"]);
 });
 
+test("a tab that was shown again while it had its lock leaves nothing when it leaves", async (t) => {
+  webLocks(t);
+  const window = new EventTarget();
+  globalThis.addEventListener = window.addEventListener.bind(window);
+  t.after(() => delete globalThis.addEventListener);
+  const [one, two] = [await lightBeacon("d", "1"), await lightBeacon("d", "2")];
+  window.dispatchEvent(new Event("pageshow"));
+  await turn();
+  one.leave();
+  await turn();
+  assert.deepEqual(await two.alive(), ["2"]);
+});
+
 test("a tab that may not query locks gets no beacon, and takes no lock", async (t) => {
   const asked = webLocks(t, { hides: new Error("SecurityError") });
   assert.equal(await lightBeacon("d", "1"), undefined);
