@@ -19,6 +19,16 @@ fn the_same_request_made_twice_in_a_tab_is_sent_once_under_one_ticket() {
 }
 
 #[test]
+fn a_request_whose_id_is_just_being_looked_up_is_no_mismatch() {
+    let mut bench = Bench::ready();
+    bench.client.watch("x".into());
+    bench.request("x");
+    assert_eq!(bench.last().headers.get("idempotency-key"), Some("\"x\""));
+    bench.answer(outcome("done", bench.server_ms()));
+    assert_eq!((bodies(&bench), bench.delivered[0].1), (vec!["done".to_owned()], Receiver::Caller));
+}
+
+#[test]
 fn the_same_id_in_two_tabs_is_one_request_or_a_mismatch_if_the_payload_differs() {
     let mut first = Bench::ready();
     first.request("x");

@@ -297,3 +297,15 @@ fn a_request_waits_for_one_of_another_path_if_both_paths_have_led_to_one_key() {
     bench.pass(INTERVAL_MS);
     assert_eq!(sent_ids(&bench), ["a", "b", "c", "c"]);
 }
+
+#[test]
+fn a_request_waits_for_none_that_has_its_answer_though_the_store_failed_to_settle_it() {
+    let mut bench = Bench::ready();
+    ordered(&mut bench, "a", "/a/b", None);
+    bench.is_broken = true;
+    answer_to_id(&mut bench, "a", outcome("a", SERVER_MS));
+    bench.is_broken = false;
+    assert_eq!(bench.client.counts(), (0, 0));
+    ordered(&mut bench, "b", "/a/b", None);
+    assert_eq!(sent_ids(&bench), ["a", "b"]);
+}
