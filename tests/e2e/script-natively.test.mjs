@@ -36,6 +36,9 @@ test("a trap of the module ends the request even if the handler catches it; an i
   assert.deepEqual(sent, []);
   assert.deepEqual(asked((ctx) => (ctx.emit("other", { path: "/" }), ctx.call("https://example.com")), store), [204, "", undefined]);
   assert.deepEqual(sent, [["other", "/", "POST", "", new Uint8Array()], [undefined, "https://example.com/", "POST", "", new Uint8Array()]], "what is not said is a POST without a body");
+  sent.length = 0;
+  for (const body of ["h\u00e9", new Uint8Array([0, 255]), { n: 1 }]) asked((ctx) => ctx.emit("other", { path: "/", body }), store);
+  assert.deepEqual(sent.map((each) => each[4]), [new Uint8Array([104, 195, 169]), new Uint8Array([0, 255]), new TextEncoder().encode('{"n":1}')]);
 });
 
 test("a promise from handle is neither started nor unhandled; an unreadable cursor fails the request, others are read", async () => {
@@ -144,6 +147,43 @@ test("a status is a whole number from 100 to 599, the name of a header a text, a
     assert.throws(() => answerOf({ status }), new TypeError(`handle gave the status ${shown}: it is a number, such as 200`));
   }
   assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
+});
+
+test("a schema of anything but texts, and a pattern for keys that would match nothing, are refused before any request", async () => {
+  const { SemelObject, worker } = await natively("script/index.js");
+  const [list, pattern] = [/Orders\.schema is a list of statements/, /Orders\.key is a function, or a pattern/];
+  for (const [own, says] of [[{ schema: "CREATE TABLE a (b)" }, list], [{ schema: ["CREATE TABLE a (b)", 5] }, list], [{ key: "orders/:id" }, pattern], [{ key: "/orders//:id" }, pattern], [{ key: "" }, pattern]]) {
+    class Orders extends SemelObject {
+      handle() {
+        return null;
+      }
+    }
+    Object.assign(Orders, own);
+    assert.throws(() => worker(Orders), says, JSON.stringify(own));
+  }
+});
+
+test("if static key gives anything but a text or null, the error names what it was", async (t) => {
+  const { keyOf, setKeyRule } = await natively("script/script.js");
+  t.after(() => setKeyRule(undefined));
+  for (const [given, named] of [[5, "a number"], [undefined, "nothing"], [Promise.resolve("k"), "a promise"], [Object.assign(() => {}, { then() {} }), "a promise"], [() => "k", "a function"]]) {
+    setKeyRule(() => given);
+    assert.match(keyOf("GET", "/")[0], new RegExp(`^static key gave ${named}:`), named);
+  }
+});
+
+test("only in a handler does storage.put go by the entries that throw, and each value is written once outside", async () => {
+  const { bind, handle } = await natively("script/script.js");
+  const put = [];
+  const storage = { sql: { exec() {} }, kv: { put: (...each) => void put.push(each), delete() {} }, transactionSync: (work) => work(), put: async () => {} };
+  handle(bind(storage, { handle: () => (storage.put("a", 1), { status: 204 }) }), "POST", "/", "", new Uint8Array(), 0, "key", "alice");
+  await storage.put("b", 2);
+  assert.deepEqual(put, [["a", 1]]);
+});
+
+test("the path of a request has decoded segments, of which the root has none", async () => {
+  const { Head } = await natively("script/requests.js");
+  for (const [url, segments] of [["/", []], ["/?a=b", []], ["/a%20b/c?d=/e", ["a b", "c"]]]) assert.deepEqual(new Head("GET", url).segments, segments, url);
 });
 
 test("a class is served, and an async handler refused, where a test runner has put its own Function in place of the global, as Cloudflare's for Vitest does", async (t) => {
