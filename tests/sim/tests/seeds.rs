@@ -70,11 +70,14 @@ fn a_thousand_seeds_pass_and_every_listed_mark_is_seen_and_every_frequent_mark_i
 /// - An answer was kept for a tab that was awake, by one that could not tell, and the server's clock jumped.
 /// - A row was left to the session's holder after the application had looked for the last time, and that holder was
 ///   refused.
-/// - A request was from the future once its key was put back and the clock went back.
-const FAILED_ONCE: [u64; 27] = [
+/// - A clock was put ahead when the faults ended, while a call waited to be durable, or after a backup to which the key was
+///   then put back (three times): a probe proved too early.
+/// - Packed tombstones stayed when their key was deleted.
+const FAILED_ONCE: [u64; 30] = [
     9_036_723, 9_005_009, 9_058_017, 12_001_551, 12_028_932, 12_003_835, 12_011_260, 12_005_741, 13_036_968,
     14_038_497, 14_015_581, 14_021_679, 91_001_447, 96_000_402, 96_008_739, 96_008_777, 98_010_984, 98_002_155,
-    99_117_697, 99_102_840, 99_600_771, 99_603_444, 99_604_051, 99_605_027, 99_700_281, 99_700_611, 99_731_791,
+    99_117_697, 99_102_840, 99_600_771, 99_603_444, 99_604_051, 99_605_027, 99_700_281, 99_731_791, 99_904_360, 2_928,
+    174_992, 48_880,
 ];
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::snapshot::Snapshot;
 use semel_core::message::Response;
 use semel_core::server::engine::remote::{Call as Sent, Ended};
-use semel_support::{Call, Database, Reply};
+use semel_support::{Call, Database, Reply, START_MS};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ pub const BY_HAND: &str = "by hand";
 /// The beginning of everything that the service says of what it made.
 pub const MADE: &str = "made ";
 
-const ROWS: &str = "SELECT id, state, crashes, status, body FROM semel_records";
+const ROWS: &str = "SELECT id, state, crashes, at_ms, status, body FROM semel_records";
 
 /// What happens to a request that is in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub struct Row {
     pub state: State,
     /// How often it was sent.
     pub times: i64,
+    /// When its state last changed, by the key's clock.
+    pub at_ms: i64,
     pub outcome: (u16, String),
 }
 
@@ -116,7 +118,7 @@ impl View {
     pub fn of(database: &Database, wall_ms: i64) -> Self {
         let mut all = BTreeMap::new();
         for row in database.peek(ROWS) {
-            let [id, state, times, status, body] = <[_; 5]>::try_from(row).expect("five columns");
+            let [id, state, times, at_ms, status, body] = <[_; 6]>::try_from(row).expect("six columns");
             let Some(wish) = number_of(&id.into_text().unwrap_or_default()) else { continue };
             let state = match state.as_integer() {
                 Some(1) => State::Executed,
@@ -127,12 +129,13 @@ impl View {
             };
             let status = status.as_integer().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
             let body = String::from_utf8(body.into_blob().unwrap_or_default()).unwrap_or_default();
-            all.insert(wish, Row { state, times: times.as_integer().unwrap_or(0), outcome: (status, body) });
+            let (times, at_ms) = (times.as_integer().unwrap_or(0), at_ms.as_integer().unwrap_or(0) - START_MS);
+            all.insert(wish, Row { state, times, at_ms, outcome: (status, body) });
         }
         let stored = Snapshot::of(database, None);
         let now_ms = wall_ms.max(stored.latest_ms());
         for (id, _) in stored.rows.iter().filter(|(_, row)| row.is_packed && !row.has_lapsed(now_ms)) {
-            let gone = Row { state: State::Gone, times: 0, outcome: (0, String::new()) };
+            let gone = Row { state: State::Gone, times: 0, at_ms: 0, outcome: (0, String::new()) };
             number_of(id).map(|wish| all.insert(wish, gone));
         }
         Self(all, Counts { records: stored.count(true, now_ms), tombstones: stored.count(false, now_ms) })

@@ -52,9 +52,10 @@ impl Run {
     /// The clock of the key, in ms since the start: as it says, or else as far as it may be.
     pub(super) fn key_ms(&mut self, reply: Option<&Reply>) -> i64 {
         let said_ms = reply.filter(|reply| reply.header("semel-key").is_some()).map(Reply::now_ms);
-        let clock_ms = said_ms.unwrap_or(0).max(self.wall_ms()).max(self.object.clock_ms);
-        self.object.clock_ms = clock_ms;
-        clock_ms - START_MS
+        if let Some(said_ms) = said_ms {
+            self.object.clock_ms = self.object.clock_ms.max(said_ms);
+        }
+        self.wall_ms().max(self.object.clock_ms) - START_MS
     }
 
     /// The time of callers, in ms since the start.
@@ -83,14 +84,7 @@ impl Run {
         if self.is_calm {
             return;
         }
-        self.ahead_ms += jump_ms;
-        self.ahead_ms_max = self.ahead_ms_max.max(self.ahead_ms);
-        if jump_ms > 0 {
-            let under_way = self.object.flights.keys().copied().collect();
-            self.oracle.clock_jumps(&under_way);
-        } else {
-            self.oracle.clock_goes_back();
-        }
+        self.set_ahead(self.ahead_ms + jump_ms);
         let way = if jump_ms < 0 { "back" } else { "forward" };
         let is_amid = !self.object.flights.is_empty();
         self.oracle.see(format!(
@@ -102,7 +96,16 @@ impl Run {
 
     /// Lets the key's clock be as far as it has ever been.
     pub(super) fn calm_clock(&mut self) {
-        self.ahead_ms = self.ahead_ms_max;
+        self.set_ahead(self.ahead_ms_max);
+    }
+
+    fn set_ahead(&mut self, ahead_ms: i64) {
+        if ahead_ms > self.ahead_ms {
+            let under_way = self.object.flights.keys().copied().collect();
+            self.oracle.clock_jumps(self.now_ms, &under_way);
+        }
+        self.ahead_ms = ahead_ms;
+        self.ahead_ms_max = self.ahead_ms_max.max(ahead_ms);
     }
 
     pub(super) fn back_up(&mut self) {

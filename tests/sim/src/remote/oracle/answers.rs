@@ -3,7 +3,7 @@
 use super::{Oracle, Story};
 use crate::oracle::{Violation, violation};
 use crate::remote::asked::{Asked, Dealt, Errand, Route, State};
-use semel_support::Reply;
+use semel_support::{Reply, START_MS};
 
 /// The codes for somebody who asks under an id that belongs to another principal or body.
 const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "unavailable", "in-flight", "locked"];
@@ -57,7 +57,10 @@ impl Oracle {
             }
             // A cancelled request is a tombstone already.
             (Errand::DeleteRecord, _) if code == "executed" => !matches!(is, State::InDoubt | State::Executed),
-            (Errand::DeleteKey, _) if code == "executed" => after.0.is_empty(),
+            // Packed tombstones stay.
+            (Errand::DeleteKey, _) if code == "executed" => {
+                after.0.keys().all(|wish| [before, after].iter().all(|view| view.state_of(*wish) == State::Gone))
+            }
             _ => true,
         };
         if !is_due {
@@ -68,7 +71,8 @@ impl Oracle {
             return violation("answer", format!("it is given up at {now_ms} ms: {}", what()));
         }
         // A look-up must not give hope after somebody was told that there is none.
-        if story.is_given_up && asked.errand == Errand::LookUp && code == "in-flight" && !dealt.is_under_way {
+        let is_given_up = story.is_given_up_at(*now_ms);
+        if is_given_up && asked.errand == Errand::LookUp && code == "in-flight" && !dealt.is_under_way {
             return violation("answer", format!("it was given up: {}", what()));
         }
         Ok(())
@@ -151,7 +155,9 @@ impl Oracle {
             ("no", _) if asked.errand == Errand::Request => drop(story.denied.insert(asked.number)),
             _ => {}
         }
-        story.is_given_up |= code == "outcome-unknown";
+        if code == "outcome-unknown" {
+            story.give_up(reply.now_ms() - START_MS);
+        }
         Ok(())
     }
 
@@ -159,7 +165,9 @@ impl Oracle {
         let code = reply.only("semel-status");
         let is_done = matches!(code, "executed" | "replayed");
         let story = &mut self.stories[wish];
-        story.is_given_up |= code == "outcome-unknown";
+        if code == "outcome-unknown" {
+            story.give_up(reply.now_ms() - START_MS);
+        }
         if !story.is_free && code == "executed" && reply.field("state") == "executed" {
             let outcome = &reply.json()["outcome"];
             let told = (outcome["status"].as_u64(), outcome["body"].as_str());

@@ -63,8 +63,10 @@ struct Story {
     word: Option<bool>,
     /// Whether somebody was told that it never ran and never will.
     is_denied: bool,
-    /// Whether somebody was told that nobody will find out.
-    is_given_up: bool,
+    /// The earliest time of the key at which somebody was told that nobody will find out.
+    given_up_ms: Option<i64>,
+    /// Whether it was sent again since, by a clock that had gone back.
+    is_taken_up: bool,
     /// The attempts that were told that they did nothing.
     denied: BTreeSet<usize>,
     /// When an administrator deleted it.
@@ -93,6 +95,8 @@ pub struct Oracle {
     has_forgotten: bool,
     /// What was first sent before is forgotten, in Unix seconds.
     forgotten_s: i64,
+    /// When the clock of the key's machine last jumped ahead, in ms of the run.
+    jumped_at_ms: Option<i64>,
     stories: Vec<Story>,
     /// What happened at least once.
     pub seen: BTreeSet<String>,
@@ -109,6 +113,7 @@ impl Oracle {
             retention_ms_min: one.min(other).saturating_mul(1000),
             has_forgotten: false,
             forgotten_s: 0,
+            jumped_at_ms: None,
             stories: Vec::new(),
             seen: BTreeSet::new(),
         }
@@ -129,7 +134,8 @@ impl Oracle {
             outcome: None,
             word: None,
             is_denied: false,
-            is_given_up: false,
+            given_up_ms: None,
+            is_taken_up: false,
             denied: BTreeSet::new(),
             deleted_ms: None,
             executed_ms: None,
@@ -199,7 +205,9 @@ impl Oracle {
         if let (Some(first), Some(last)) = (story.left.first(), story.left.last()) {
             story.is_mistimed |= story.is_mistimed_by(first, last, (decided_at_ms, self.dedup_ms));
         }
-        let (has_jumped_amid, is_hasty) = (false, false);
+        // It may have waited to be durable.
+        let has_jumped_amid = self.jumped_at_ms.is_some_and(|jumped_at_ms| jumped_at_ms >= decided_at_ms);
+        let is_hasty = false;
         let attempt = asked.number;
         let is_anew = story.left.is_empty() && !story.hidden.is_empty();
         story.left.push(Left { number, attempt, decided_ms, decided_at_ms, settle_ms, has_jumped_amid, is_hasty });

@@ -4,6 +4,8 @@
 //! - Time is the key's own, as it says it. If its machine's clock is put ahead once a call has ended, a probe may prove
 //!   too early; if it is put back, something may be sent again too late. Only then may something be made twice, and only
 //!   what was sent at such a time.
+//! - The same time decides whether a request that was given up may be sent again. A key's clock goes back only over the
+//!   end of its object, and never to before what is stored.
 //! - If the key is put back, everything that was said since is void. What has left since is not known there, so it
 //!   excuses what is done once more. What left before counts as ever.
 //! - Once the key has forgotten, it starts nothing that was first sent before.
@@ -16,12 +18,14 @@ use std::collections::BTreeSet;
 pub struct Past {
     stories: Vec<Story>,
     forgotten_s: i64,
+    jumped_at_ms: Option<i64>,
 }
 
 impl Oracle {
     /// What a backup contains that is made now.
     pub fn past(&self) -> Past {
-        Past { stories: self.stories.clone(), forgotten_s: self.forgotten_s }
+        let Self { forgotten_s, jumped_at_ms, .. } = *self;
+        Past { stories: self.stories.clone(), forgotten_s, jumped_at_ms }
     }
 
     /// Takes note that the key is put back.
@@ -36,6 +40,10 @@ impl Oracle {
             story.gone = now.gone;
             (story.made, story.said, story.denied) = (now.made, now.said, now.denied);
             (story.first_sent_s, story.is_acknowledged) = (now.first_sent_s, now.is_acknowledged);
+            // The key does not know any more how long its calls have lasted.
+            for left in &mut story.left {
+                left.is_hasty |= std::mem::take(&mut left.has_jumped_amid) || self.jumped_at_ms != past.jumped_at_ms;
+            }
         }
     }
 
@@ -53,21 +61,14 @@ impl Oracle {
     }
 
     /// Takes note that the clock of the key's machine jumps ahead while these calls are under way.
-    pub fn clock_jumps(&mut self, under_way: &BTreeSet<usize>) {
+    pub fn clock_jumps(&mut self, now_ms: i64, under_way: &BTreeSet<usize>) {
+        self.jumped_at_ms = Some(now_ms);
         for last in self.stories.iter_mut().filter_map(|story| story.left.last_mut()) {
             if under_way.contains(&last.number) {
                 last.has_jumped_amid = true;
             } else {
                 last.is_hasty = true;
             }
-        }
-    }
-
-    /// Takes note that the clock of the key's machine is put back. So the other side may count as knowing ids again that it
-    /// was said to know no more.
-    pub fn clock_goes_back(&mut self) {
-        for story in self.stories.iter_mut().filter(|story| matches!(story.route, super::Route::Resend)) {
-            story.is_given_up = false;
         }
     }
 
@@ -89,6 +90,19 @@ impl Oracle {
 }
 
 impl Story {
+    /// Takes note that somebody was told at this time of the key that nobody will find out.
+    pub(super) fn give_up(&mut self, now_ms: i64) {
+        self.given_up_ms = Some(self.given_up_ms.map_or(now_ms, |given_up_ms| given_up_ms.min(now_ms)));
+        self.is_taken_up = false;
+    }
+
+    /// Whether it is given up at this time of the key. The other side knows an id until a certain time, so a key's clock
+    /// that has gone back to before may have it sent again.
+    pub(super) fn is_given_up_at(&self, now_ms: i64) -> bool {
+        let may_be_known = |given_up_ms| self.route == super::Route::Resend && now_ms < given_up_ms;
+        self.given_up_ms.is_some_and(|given_up_ms| !may_be_known(given_up_ms))
+    }
+
     /// Whether it was made by a call that the key knows of.
     pub(super) fn has_been_made(&self) -> bool {
         self.times_made() > 0

@@ -58,8 +58,17 @@ impl Oracle {
             }
             (State::InDoubt, State::InDoubt, _) => {
                 let times = |view: &View| view.0.get(&wish).map(|row| row.times);
-                if times(before) != times(after) && !(is_this && asked.errand == Errand::Request) {
-                    return violation("again", rows());
+                if times(before) != times(after) {
+                    if !is_this || asked.errand != Errand::Request {
+                        return violation("again", rows());
+                    }
+                    if row.is_some_and(|row| story.is_given_up_at(row.at_ms)) {
+                        return violation(
+                            "answer",
+                            format!("it was given up, and is sent again: {}: {story:?}", rows()),
+                        );
+                    }
+                    story.is_taken_up = true;
                 }
             }
             (State::InDoubt, State::Executed, Errand::Resolve(true)) if is_this => {
@@ -76,7 +85,7 @@ impl Oracle {
             (State::InDoubt, State::Executed, Errand::Request) if is_this && settles.is_some() => {
                 let outcome = row.map(|row| row.outcome.clone()).unwrap_or_default();
                 story.check_outcome(wish, &outcome)?;
-                if story.is_given_up {
+                if story.given_up_ms.is_some() && !story.is_taken_up {
                     return violation("answer", format!("it was given up: {}", rows()));
                 }
                 story.outcome = Some(outcome);
