@@ -133,6 +133,14 @@ twins! {
     ElsewherePutBackBare = "elsewhere-put-back-bare",
     /// After it was put back, such a key says that it has forgotten, and has not.
     ElsewhereUnrefused = "elsewhere-unrefused",
+    /// Between two requests, such a key forgets a clock that it has told and not stored.
+    ElsewhereClockForgotten = "elsewhere-clock-forgotten",
+    /// Until when the other side knows an id is measured by the clock of the machine, and not of the key.
+    ElsewhereDedupByMachine = "elsewhere-dedup-by-machine",
+    /// A call that lasted too long is dated as if the clock had not jumped, so a probe proves too early.
+    ElsewhereLateUndated = "elsewhere-late-undated",
+    /// Each attempt of the SDK after the first says that the request was first sent later.
+    FirstSentPerAttempt = "first-sent-per-attempt",
 }
 
 /// A mistake on purpose.

@@ -357,6 +357,9 @@ impl Sim {
         if self.is_twin(Twin::NewIdPerAttempt) {
             self.renew_id(tab, &mut headers);
         }
+        if self.is_twin(Twin::FirstSentPerAttempt) {
+            self.renew_first_sent(tab, &mut headers);
+        }
         let message = Message { method, target, headers, body, is_too_large: false };
         if let (true, Some(deadline_ms)) = (message.is_deposit(), message.deadline_ms()) {
             let payload: usize = message.text().parse().expect("a number");
@@ -377,6 +380,17 @@ impl Sim {
             headers.retain(|name| name != "idempotency-key");
             headers.append("idempotency-key", renewed);
         }
+    }
+
+    fn renew_first_sent(&mut self, tab: usize, headers: &mut Headers) {
+        let id = headers.get("idempotency-key").map(str::to_owned);
+        let first_sent_s = headers.get("semel-first-sent").and_then(|date| date.strip_prefix('@')?.parse::<i64>().ok());
+        let (Some(id), Some(first_sent_s)) = (id, first_sent_s) else { return };
+        let count = self.tabs[tab].sent.entry(id).or_default();
+        let renewed = format!("@{}", first_sent_s + i64::from(*count));
+        *count += 1;
+        headers.retain(|name| name != "semel-first-sent");
+        headers.append("semel-first-sent", renewed);
     }
 }
 

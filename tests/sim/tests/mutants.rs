@@ -1,4 +1,4 @@
-//! Every mutant, with a seed that finds it. To renew a line: `npm run sim -- --seeds 1000 --mutant NAME`.
+//! Every mutant, with a seed that finds it. To renew a line: `npm run sim -- --seeds 5000 --mutant NAME`.
 
 use semel_sim::{Mutant, Plan, be_quiet, run};
 
@@ -91,7 +91,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("left-taken", 64, "unsettled"),
     ("ack-held", 0, "lie"),
     ("row-taken-back", 4, "lie"),
-    ("raise-checked", 9, "left"),
+    ("raise-checked", 29, "left"),
     ("until-raised", 159, "left"),
     ("until-told", 38, "left"),
     ("acknowledgement-answered", 4, "unacknowledged"),
@@ -153,6 +153,10 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("resolved-otherwise", 1, "outcome"),
     ("elsewhere-put-back-bare", 792, "left"),
     ("elsewhere-unrefused", 848, "fence"),
+    ("elsewhere-clock-forgotten", 288, "clock"),
+    ("elsewhere-dedup-by-machine", 1_632, "again"),
+    ("elsewhere-late-undated", 4_856, "again"),
+    ("first-sent-per-attempt", 0, "first-sent"),
     ("elsewhere-no", 9, "lie"),
     ("elsewhere-yes", 1, "lie"),
     ("elsewhere-never", 1, "lie"),
@@ -259,9 +263,9 @@ fn kind_of(name: &str, seed: u64) -> Option<&'static str> {
 }
 
 #[test]
-fn every_mutant_has_a_seed_below_2000() {
+fn every_mutant_has_a_seed_below_5000() {
     let names: Vec<&str> = FOUND.iter().map(|(name, ..)| *name).collect();
     let all: Vec<&str> = Mutant::all().map(Mutant::name).collect();
     assert_eq!(names, all);
-    assert!(FOUND.iter().all(|(_, seed, _)| *seed < 2_000));
+    assert!(FOUND.iter().all(|(_, seed, _)| *seed < 5_000));
 }

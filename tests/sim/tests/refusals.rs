@@ -11,6 +11,8 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
     ("elsewhere-never", 11, "again", &["of which it was said that it will not"]),
     ("doubt-holds", 35, "again", &["by report, leaves once more"]),
     ("resend-ends", 11, "again", &["by resend, leaves once more"]),
+    ("resend-ends", 49, "answer", &["it was given up, and is sent again"]),
+    ("deadline", 184, "late", &["leaves past its deadline"]),
     ("probe-settles", 33, "again", &["by probe, leaves once more"]),
     ("service-forgets", 12, "twice", &["was made twice"]),
     ("elsewhere-no", 11, "lie", &["of which it was said that it did not run"]),

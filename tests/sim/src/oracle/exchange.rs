@@ -2,7 +2,7 @@
 
 use super::{Oracle, Violation, violation};
 use crate::deposits::outcome;
-use crate::letter::{Exchange, Message};
+use crate::letter::{Exchange, Message, Sender};
 use crate::snapshot::Effect;
 
 /// The codes that a stranger may get about somebody else's record.
@@ -42,6 +42,23 @@ impl Said {
 }
 
 impl Oracle {
+    /// Checks that the SDK says the same of a request in each attempt and cancellation: when it was first sent.
+    fn check_first_sent(&mut self, key: &str, target: &str, exchange: &Exchange) -> Result<(), Violation> {
+        let message = &exchange.letter.message;
+        let is_of_request = message.is_deposit() || message.control() == Some("cancel");
+        let is_of_sdk = matches!(exchange.letter.from, Sender::Tab { .. });
+        if !is_of_request || !is_of_sdk || self.is_used_again(target) {
+            return Ok(());
+        }
+        let said_s = message.target_id().1;
+        let before_s = *self.id(key, target).said_sent_s.get_or_insert(said_s);
+        if before_s != said_s {
+            let what = format!("{target} was first sent at {before_s:?}, and then at {said_s:?}");
+            return violation("first-sent", what);
+        }
+        Ok(())
+    }
+
     /// Checks a message that was handled.
     pub fn exchanged(&mut self, exchange: &Exchange) -> Result<(), Violation> {
         let said = Said::by(exchange);
@@ -70,6 +87,7 @@ impl Oracle {
             }
             id.first_seen_ms.get_or_insert(said.now_ms);
             id.first_sent_s = id.first_sent_s.or(first_sent_s);
+            self.check_first_sent(&key, target, exchange)?;
             let is_strange = exchange.before.rows.get(target).is_some_and(|row| {
                 let is_for_all = row.state == "cancelled" && row.principal == ADMINISTRATOR;
                 row.principal != exchange.principal && !is_for_all

@@ -57,6 +57,8 @@ struct IdStory {
     /// The key's clock when the id first arrived.
     first_seen_ms: Option<i64>,
     first_sent_s: Option<i64>,
+    /// When the SDK says that it was first sent, or that it does not say so.
+    said_sent_s: Option<Option<i64>>,
     /// The instants of its effects.
     effects_ms: Vec<i64>,
     /// The status and body of each time that it ran.

@@ -44,6 +44,7 @@ impl Oracle {
                 is_void: now.is_void || !was.is_like(&now),
                 undone: now.undone.into_iter().chain(now.outcomes).collect(),
                 first_sent_s: now.first_sent_s,
+                said_sent_s: now.said_sent_s,
                 sent_ms: now.sent_ms,
                 told: now.told,
                 ..was

@@ -47,7 +47,7 @@ pub(super) enum Then {
 
 /// The object of the key.
 pub struct Object {
-    world: World<Routes>,
+    pub(super) world: World<Routes>,
     /// How often it has ended. What belongs to an earlier one is ignored.
     pub life: u32,
     pub(super) has_turn: bool,
@@ -56,7 +56,7 @@ pub struct Object {
     /// Calls that are no longer under way, and whose late answers still count: a mutant.
     late: BTreeMap<usize, Flight>,
     held: Vec<Then>,
-    seen: Rc<View>,
+    pub(super) seen: Rc<View>,
     /// What is committed.
     pub durable: Rc<View>,
     /// The latest time that this object may have told, in Unix ms.
@@ -200,6 +200,8 @@ impl Run {
         if let (Errand::LookUp, Some(writes)) = (asked.errand, self.look_up_writes()) {
             self.object.world.database.query(writes);
         }
+        let is_unknown = matches!(follows, Some(Some((_, Ended::Unknown(_), _))));
+        let mistimed = self.mistime(asked, is_unknown);
         let world = &mut self.object.world;
         let reply = match &follows {
             None => world.wait(&asked.call),
@@ -209,6 +211,9 @@ impl Run {
             }
             Some(Some((sent, ended, _))) => world.settle(&asked.call, sent, ended.clone()),
         };
+        if let Some(statement) = mistimed {
+            world.database.query(&statement);
+        }
         let reply = lies::told(self.mutant, &format!("{:?}", asked.errand), reply);
         let has_crashed = world.database.has_crashed();
         world.database.calm();
@@ -218,6 +223,9 @@ impl Run {
             let code = if has_crashed { "the object ends" } else { reply.only("semel-status") };
             format!("{:?} of {}, attempt {}{how} -> {code}", asked.errand, asked.wish, asked.number)
         });
+        if !has_crashed {
+            self.check_clock(&reply)?;
+        }
         let now_ms = self.key_ms(Some(&reply).filter(|_| !has_crashed));
         let before = if has_crashed { self.object.durable.clone() } else { self.object.seen.clone() };
         if has_crashed {

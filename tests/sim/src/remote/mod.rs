@@ -8,7 +8,8 @@
 //! - [`host`]: the object, as `remote.js` drives it: one request of the key at a time, from its recorded start to its
 //!   recorded outcome; [`turns`]: which request has its turn; [`routes`]: the handler
 //! - [`service`]: where requests are executed, and the network on the way there
-//! - [`shifts`]: the clock of the key's machine jumps, and the key is put back to a backup
+//! - [`shifts`]: the clock of the key's machine jumps, and the key is put back to a backup; [`mistimed`]: mutants with a
+//!   wrong clock
 //! - [`callers`]: who asks for what; [`asked`]: requests, and what a key stores of them
 //! - [`oracle`]: what must hold; it counts the calls at the service, and what they made
 //!
@@ -21,6 +22,7 @@
 mod asked;
 mod callers;
 mod host;
+mod mistimed;
 mod options;
 mod oracle;
 mod room;

@@ -12,7 +12,7 @@ use super::asked::Errand;
 use super::oracle::Past;
 use super::run::{Event, Run};
 use crate::mutant::Twin;
-use crate::oracle::Violation;
+use crate::oracle::{Violation, violation};
 use semel_support::{Database, Reply, START_MS, START_S, admin};
 
 /// The longest time after a call has left at which the clock may jump because of it, in ms.
@@ -56,6 +56,15 @@ impl Run {
             self.object.clock_ms = self.object.clock_ms.max(said_ms);
         }
         self.wall_ms().max(self.object.clock_ms) - START_MS
+    }
+
+    /// Checks that the key's clock has not gone back while its object lives, nor to before what is stored.
+    pub(super) fn check_clock(&self, reply: &Reply) -> Result<(), Violation> {
+        let (now_ms, before_ms) = (reply.now_ms(), self.object.clock_ms);
+        if reply.header("semel-key").is_some() && now_ms < before_ms {
+            return violation("clock", format!("the key's clock goes back from {before_ms} to {now_ms}"));
+        }
+        Ok(())
     }
 
     /// The time of callers, in ms since the start.

@@ -22,6 +22,7 @@ use super::options::Options;
 use super::service::body_of;
 use crate::oracle::{Violation, violation};
 use semel_core::server::engine::remote::Call as Sent;
+use semel_support::START_MS;
 use std::collections::BTreeSet;
 
 /// A call that left for the service.
@@ -184,6 +185,13 @@ impl Oracle {
             return violation(
                 "again",
                 format!("{wish} leaves at {now_ms} ms, of which it was said that it will not: {story:?}"),
+            );
+        }
+        let deadline = asked.call.headers().get("semel-deadline").and_then(|deadline| deadline.parse::<i64>().ok());
+        if deadline.is_some_and(|deadline_ms| START_MS + decided_ms > deadline_ms) {
+            return violation(
+                "late",
+                format!("{wish} leaves past its deadline, {deadline:?}, at {decided_ms}: {story:?}"),
             );
         }
         let may_leave = match (story.route, story.left.as_slice()) {

@@ -1,0 +1,50 @@
+//! Mutants that tell the time by a wrong clock. Only where clocks jump does it make a difference.
+//!
+//! Invariants:
+//! - What is wrong is what the engine finds when it is asked. Afterwards a row is as the engine has left it, or has the
+//!   time that it had before.
+//! - While commits are held back, nothing is wrong: what is written here would be lost with them.
+
+use super::asked::{Asked, Route, State, id_of};
+use super::run::Run;
+use crate::mutant::{Mutant, Twin};
+
+/// Which row a mutant changes.
+const THAT: &str = "WHERE state = 7 AND id =";
+
+impl Run {
+    /// Has a mutant get the time wrong for what is asked now. Returns a statement for afterwards. `is_unknown`: nobody
+    /// knows what became of a call.
+    pub(super) fn mistime(&mut self, asked: &Asked, is_unknown: bool) -> Option<String> {
+        if self.object.is_holding() {
+            return None;
+        }
+        let Some(Mutant::Twin(twin)) = self.mutant else { return None };
+        let (id, ahead_ms) = (id_of(asked.wish), self.object.clock_ms - self.wall_ms());
+        let world = &mut self.object.world;
+        match twin {
+            Twin::ElsewhereClockForgotten if self.object.flights.is_empty() => {
+                world.restart();
+                None
+            }
+            Twin::ElsewhereDedupByMachine if ahead_ms > 0 && self.wishes[asked.wish].route == Route::Resend => {
+                // A request that is not in doubt yet is judged as it should be.
+                (self.object.seen.state_of(asked.wish) == State::InDoubt).then(|| {
+                    let shifted = |by_ms: i64| {
+                        let columns = format!("executed = executed + {by_ms}, is_started = is_started + {by_ms}");
+                        format!("UPDATE semel_records SET {columns} {THAT} '{id}'")
+                    };
+                    world.database.query(&shifted(ahead_ms));
+                    shifted(-ahead_ms)
+                })
+            }
+            Twin::ElsewhereLateUndated if is_unknown => {
+                let rows = world.database.peek(&format!("SELECT at_ms, executed FROM semel_records {THAT} '{id}'"));
+                let number = |column: usize| rows.first().and_then(|row| row[column].as_integer());
+                let (at_ms, executed) = (number(0)?, number(1)?);
+                Some(format!("UPDATE semel_records SET at_ms = {at_ms}, executed = {executed} {THAT} '{id}'"))
+            }
+            _ => None,
+        }
+    }
+}
