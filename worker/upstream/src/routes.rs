@@ -206,7 +206,7 @@ fn in_doubt(members: &mut Members, names: &[&str]) -> Result<InDoubt, String> {
     let policy = members.optional::<String>("inDoubt")?;
     let mut seconds = |name: &str| match members.optional::<i64>(name)? {
         Some(seconds) if (1..=SECONDS_MAX).contains(&seconds) => Ok(Some(seconds)),
-        Some(_) => Err(format!("{name} must be from 1 to {SECONDS_MAX}")),
+        Some(seconds) => Err(format!("{name} is {seconds}; it must be from 1 to {SECONDS_MAX}")),
         None => Ok(None),
     };
     let (dedup_s, settle_s) = (seconds("dedupSeconds")?, seconds("settleSeconds")?);
@@ -217,7 +217,12 @@ fn in_doubt(members: &mut Members, names: &[&str]) -> Result<InDoubt, String> {
         (Some("probe"), None, Some(settle_s), Some(path)) if path.starts_with('/') => {
             Ok(InDoubt::Probe { path: Template::parse(&path, names)?, settle_s })
         }
-        _ => Err("inDoubt is \"report\"; or \"resend\" with dedupSeconds; or \"probe\" with probe, a path, and settleSeconds".to_owned()),
+        (policy, ..) => {
+            let given = policy.unwrap_or("report");
+            Err(format!(
+                "inDoubt is {given:?}; it may be \"report\"; or \"resend\" with dedupSeconds; or \"probe\" with probe, a path, and settleSeconds"
+            ))
+        }
     }
 }
 
@@ -364,6 +369,13 @@ mod tests {
             r#"[{"path":"/a","unknown":1}]"#,
         ] {
             assert!(Routes::parse(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, given) in [
+            (r#"[{"path":"/a","inDoubt":"resend","dedupSeconds":0}]"#, "dedupSeconds is 0; it must be"),
+            (r#"[{"path":"/a","inDoubt":"probe","probe":"/a","settleSeconds":-5}]"#, "settleSeconds is -5; it must be"),
+            (r#"[{"path":"/a","inDoubt":"again"}]"#, "inDoubt is \"again\"; it may be \"report\""),
+        ] {
+            assert!(Routes::parse(wrong).is_err_and(|error| error.contains(given)), "{wrong}");
         }
         for wrong in ["/shops/:shop, /carts/*", "{}", "\"/shops/*\""] {
             assert!(Routes::parse(wrong).is_err_and(|error| error.contains("; routes are as [{\"path\":")), "{wrong}");
