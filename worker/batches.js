@@ -70,7 +70,8 @@ export class Batches {
     const cameMs = Date.now();
     for (const element of elements) {
       const one = (sinceMs, isAgain, nowMs = cameMs) => engine().one(...to, JSON.stringify(element), deadline && Number(deadline), sinceMs, isAgain, texts.length > 0, room, nowMs);
-      const started = guarded(() => one(startedMs, false));
+      const refused = () => [elementOf(unavailable(element.method)), room];
+      const started = guarded(() => one(startedMs, false), refused);
       if (started !== undefined) {
         wake();
         // Its start could not be counted, so it must not run.
@@ -86,11 +87,7 @@ export class Batches {
       // One instant for run and crash: a crash is counted as of the start. It is taken here because the deadline may have passed while earlier requests
       // were made durable.
       const nowMs = Date.now();
-      const crashed = () =>
-        guarded(
-          () => one(undefined, true, nowMs),
-          () => [elementOf(unavailable(element.method)), room],
-        );
+      const crashed = () => guarded(() => one(undefined, true, nowMs), refused);
       const [text, left] = guarded(() => one(undefined, false, nowMs), crashed);
       wake();
       if (started !== undefined) await sync();

@@ -237,12 +237,16 @@ export class SemelObject extends DurableObject {
    */
   #runAlone(attempt, bytes) {
     return this.#turns.alone(async () => {
-      const start = (isCounted) => guarded(() => this.#engine().start(isCounted, ...attempt()));
+      const start = (isCounted) =>
+        guarded(
+          () => this.#engine().start(isCounted, ...attempt()),
+          () => this.#crashed(attempt()),
+        );
       const started = start(false);
       // This may be the key's first write, and its last: an alarm must be set in either case.
       this.#wake();
       // The start could not be counted, so it must not run: nobody would know if it crashed the object.
-      if (started?.[0] === 503) return started;
+      if (started[0] === 503) return started;
       await this.ctx.storage.sync();
       // Another object of the isolate may have crashed the module meanwhile: the new engine does not know of this start.
       start(true);

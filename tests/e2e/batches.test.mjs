@@ -28,6 +28,7 @@ function key(t, { all, one = (element) => [`"${element} ran"`, 0] }) {
     const what = sinceMs === undefined ? (isAgain ? "crashed" : "run") : isAgain ? "count" : "look";
     its.log.push(`${what} ${element.id}`);
     if (what === "look") its.looks.push(nowMs);
+    if (what === "look" && its.crashing === element.id) crash();
     if (what === "look" && its.uncounted === element.id) return [`"${element.id} is not counted"`, room - 10];
     if (what === "look") return its.isSuspect(element.id) ? [] : undefined;
     if (what === "count") return undefined;
@@ -96,6 +97,10 @@ test("a request of a batch whose start can't be counted is answered so and does 
   assert.deepEqual(its.log, ["all", "wake", "shell", "look a", "run a", "wake", "look b", "wake", "look c", "run c", "wake"]);
   const most = (4 << 20) - 256 * 640;
   assert.deepEqual(rooms, [[most, false], [most - 20, true]]);
+  const crashing = key(t, { all: apart(SHELL) });
+  crashing.crashing = "b";
+  const [, text] = await crashing.batch("a", "b", "c");
+  assert.deepEqual(JSON.parse(text), ["a ran", { status: 503, headers: { "semel-status": "unavailable" }, body: "{}" }, "c ran"]);
 });
 
 test("a batch that can't be in one commit runs one by one even if it comes during another commit", async (t) => {

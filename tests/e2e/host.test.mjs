@@ -23,7 +23,7 @@ function object(t, engine = {}, sockets = []) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const printed = t.mock.method(console, "log", () => {});
   const its = { log: [], args: [], alarms: [], lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
-  const all = { open: () => false, is_suspect: () => false, start: () => {}, handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", woken: () => {}, sweep_page: () => false, drop_name: () => {}, ...engine };
+  const all = { open: () => false, is_suspect: () => false, start: () => [204, ""], handle: () => [200, "handled"], crashed: () => [500, "counted"], wakes_at: () => NOW + 5_000, count: () => [1, 2], key_hash: () => "hash", woken: () => {}, sweep_page: () => false, drop_name: () => {}, ...engine };
   given.glue.engine = Object.fromEntries(
     Object.entries(all).map(([name, answer]) => [
       name,
@@ -67,7 +67,11 @@ test("a suspect whose start can't be counted does not run, and its caller gets t
   assert.deepEqual(await ask(), [503, "not counted"]);
   assert.deepEqual([log.filter((what) => what.startsWith("start") || what === "handle"), alarms], [["start false"], [NOW + 5_000]]);
   t.mock.reset();
-  const counted = object(t, { is_suspect: () => true, start: () => [204, ""] });
+  const crashing = object(t, { is_suspect: () => true, start: trap });
+  assert.deepEqual(await crashing.ask(), [503, "the object crashed"]);
+  assert.ok(!crashing.log.includes("handle"));
+  t.mock.reset();
+  const counted = object(t, { is_suspect: () => true });
   assert.deepEqual(await counted.ask(), [200, "handled"]);
 });
 
