@@ -309,5 +309,10 @@ function registered(head, request, env, isListing) {
     const pages = await Promise.all(SHARDS.map((shard) => page(shard).catch(failed(shard))));
     return routerOf(env).listed(path, pages, method, lines, nowMs, Date.now());
   };
-  return isListing ? list : async () => objectOf(env, "REGISTRY", "coordinator").ask(...head, await bodyOf(request));
+  const change = async () => {
+    const isRead = request.bodyUsed;
+    const body = await bodyOf(request).catch(() => cutShort(env, method, lines, isRead));
+    return Array.isArray(body) ? body : objectOf(env, "REGISTRY", "coordinator").ask(...head, body);
+  };
+  return isListing ? list : change;
 }

@@ -144,16 +144,20 @@ test("a request that waits for keys is decided anew when their fetch is over, or
 test("a body that the Worker itself has read before is said to be that, to the caller and in the log; one that breaks off is not", async (t) => {
   const logged = t.mock.method(console, "log", () => {});
   given.glue.router ??= {};
-  Object.assign(routerOf({}), { route: () => ["k", "", 5_000], unavailable: (detail, reason) => [503, `x-detail:${detail}\n`, detail, reason] });
-  const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask: async () => [200, ""] }) } };
+  const object = { idFromName: (name) => name, get: () => ({ ask: async () => [200, ""] }) };
   const request = (body) => new Request("https://a.example/one", { method: "POST", body, duplex: "half" });
-  const read = request("{}");
-  await read.json();
-  const answer = await serve(read, env);
   const detail = "the Worker has read the body before it passed the request on: it has to read that of request.clone()";
-  assert.deepEqual([answer.status, answer.headers.get("x-detail")], [503, detail]);
-  assert.deepEqual(logged.mock.calls.map(({ arguments: [line] }) => line), [detail]);
-  const broken = await serve(request(new ReadableStream({ pull: (controller) => controller.error(new Error("gone")) })), env);
-  assert.deepEqual([broken.status, broken.headers.get("x-detail")], [503, "the body of the request did not arrive whole"]);
-  assert.equal(logged.mock.callCount(), 1);
+  // To the object of a key, and to the registry.
+  for (const key of ["k", null]) {
+    Object.assign(routerOf({}), { route: () => [key, "", 5_000, key === null ? false : undefined], unavailable: (detail, reason) => [503, `x-detail:${detail}\n`, detail, reason] });
+    logged.mock.resetCalls();
+    const read = request("{}");
+    await read.json();
+    const answer = await serve(read, { SEMEL: object, REGISTRY: object });
+    assert.deepEqual([answer.status, answer.headers.get("x-detail")], [503, detail]);
+    assert.deepEqual(logged.mock.calls.map(({ arguments: [line] }) => line), [detail]);
+    const broken = await serve(request(new ReadableStream({ pull: (controller) => controller.error(new Error("gone")) })), { SEMEL: object, REGISTRY: object });
+    assert.deepEqual([broken.status, broken.headers.get("x-detail")], [503, "the body of the request did not arrive whole"]);
+    assert.equal(logged.mock.callCount(), 1);
+  }
 });
