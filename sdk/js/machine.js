@@ -31,7 +31,7 @@ export const WATCH = 20;
 export const TICKET_OF = 21;
 const IS_DONE = 22;
 /** The failure that waiting callers get when it is closed. */
-export const CLOSED = ["closed", "unknown", "same-id", "it was closed; it goes on at the next open"];
+export const CLOSED = ["closed", "unknown", "same-id", "a stored request goes on at the next open"];
 /** The longest timer, a little below what runtimes take. When it runs out, the next is set. */
 const TIMER_MS_MAX = 2e9;
 /** How far the two clocks may drift apart normally. */

@@ -33,8 +33,9 @@ async function closes(semel, waiting, store, rows) {
   await within(semel.close(), "close");
   for (const error of await within(Promise.all(waiting), "who waits")) {
     assert.ok(error instanceof OutcomeUnknownError);
-    const { code, executed, retry } = error;
+    const { code, executed, retry, message } = error;
     assert.deepEqual({ code, executed, retry }, { code: "closed", executed: "unknown", retry: "same-id" });
+    assert.doesNotMatch(message, /\bit goes on\b/, "in memory it does not");
   }
   if (store) assert.deepEqual([store.rows.size, store.closed], [rows, 1]);
 }
