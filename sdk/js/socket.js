@@ -8,6 +8,8 @@
 
 /** The server refuses by this close code plus the status of a problem. */
 const REFUSED = 4_000;
+/** With this code a proxy refuses a message for its length, even on a socket that has answered. */
+const TOO_LONG = 1_009;
 
 export class Socket {
   #url;
@@ -67,7 +69,7 @@ export class Socket {
     };
     const overdue = setTimeout(own.close, this.#openMs);
     own.socket.onclose = ({ code, reason }) => {
-      const refusal = !hasAnswered && code > REFUSED ? { status: code - REFUSED, code: reason } : {};
+      const refusal = code === TOO_LONG ? { status: 413, code: "too-large" } : !hasAnswered && code > REFUSED ? { status: code - REFUSED, code: reason } : {};
       own.fail(Object.assign(new Error(`the socket was closed: ${code} ${reason}`), refusal));
     };
     own.socket.onmessage = ({ data }) => {

@@ -194,6 +194,16 @@ test("a request that a key refuses only in a frame goes by HTTP, alone, without 
   assert.ok(connections.at(-1).frames.at(-1).requests.some(({ body }) => body === "z"), "what comes after it goes by the socket");
 });
 
+test("a request whose frame is too long for the server or a proxy goes by HTTP, alone, on a new socket or an old one", async (t) => {
+  for (const [closing, before] of [[[4413, "too-large"], []], [[4413, "too-large"], ["x"]], [[1009, ""], []], [[1009, ""], ["x"]]]) {
+    const { semel, server } = await outbox(t);
+    sockets(t, server, { refuses: ({ requests }) => (requests?.some(({ body }) => body === "long") ? closing : undefined) });
+    const session = await semel.session("accounts/a", "s", { transport: "socket", onpaused: assert.fail });
+    for (const body of [...before, "long", "z"]) assert.deepEqual(await within(ran(deposit(session, body)), `${closing}: ${body}`), { ran: body });
+    assert.deepEqual(server.frames.map(({ elements: [{ body }] }) => body), ["long"]);
+  }
+});
+
 test("a body takes at most a third more in a frame, also if it needs many escapes", async (t) => {
   const { semel, server } = await outbox(t);
   const sizes = [];
