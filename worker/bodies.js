@@ -31,11 +31,11 @@ const asBytes = (buffer) => new Uint8Array(buffer);
 export function bodyOf(request) {
   const length = lengthOf(request);
   // Touching `request.body` makes a stream, which costs several times as much.
-  return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, length);
+  return length !== null && Number(length) <= BODY_BYTES_MAX ? request.arrayBuffer().then(asBytes) : streamed(request, BODY_BYTES_MAX);
 }
 
 /** The same for a response. The runtime may decode its body, so `Content-Length` does not tell the size. */
-export const decodedBodyOf = (response) => streamed(response, null);
+export const decodedBodyOf = ({ body }) => whole(body, BODY_BYTES_MAX);
 
 /**
  * Takes room for a request whose header lines name its principal. Returns a function that gives the room back, undefined if the request is small, or null if
@@ -69,27 +69,35 @@ function its(principal, nowMs) {
 }
 
 /** Reads a body and throws it away. */
-export const drained = (request) => streamed(request, lengthOf(request), 0);
+export const drained = (request) => streamed(request, 0);
 
-async function streamed(request, length, most = BODY_BYTES_MAX) {
-  if (Number(length) > DRAINED_BYTES_MAX) return undefined;
-  if (request.body === null) return new Uint8Array();
-  const chunks = [];
+async function streamed(request, most) {
+  return Number(lengthOf(request)) > DRAINED_BYTES_MAX ? undefined : whole(request.body, most, DRAINED_BYTES_MAX);
+}
+
+/**
+ * Resolves to the bytes of a stream; to undefined if they are more than `most`, of which it reads no more than `readMost`. Only what is in the bytes is kept:
+ * a chunk of one byte is a view of kilobytes, so that a few thousand of them would take tens of megabytes.
+ */
+export async function whole(stream, most, readMost = most) {
+  let all = new Uint8Array();
   let bytes = 0;
-  for await (const chunk of request.body) {
+  for await (const chunk of stream ?? []) {
+    const at = bytes;
     bytes += chunk.byteLength;
-    if (bytes > DRAINED_BYTES_MAX) return undefined;
-    if (bytes <= most) chunks.push(chunk);
-    else chunks.length = 0;
+    if (bytes > readMost) return undefined;
+    // Nearly all bodies are one chunk, and need no copy.
+    if (at === 0) all = chunk;
+    else if (bytes > most) all = undefined;
+    else {
+      if (bytes > all.byteLength) {
+        const larger = new Uint8Array(2 * bytes);
+        larger.set(all.subarray(0, at));
+        all = larger;
+      }
+      all.set(chunk, at);
+    }
   }
   if (bytes > most) return undefined;
-  // Nearly all bodies are one chunk, and need no copy.
-  if (chunks.length === 1) return chunks[0];
-  const body = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return body;
+  return all.byteLength === bytes ? all : all.slice(0, bytes);
 }

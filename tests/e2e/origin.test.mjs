@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { inChunks } from "./chunks.mjs";
 import { RpcStub, given, natively } from "./natively.mjs";
 
 const { senderOf } = await natively("upstream/origin.js");
@@ -113,6 +114,14 @@ test("a failed fetch leaves unknown whether it was sent, and a request that can'
     const [isUnsent, why] = await sent(send, none);
     assert.deepEqual([isUnsent, /TypeError/.test(why)], [true, true], JSON.stringify(none));
   }
+});
+
+test("of an answer in many chunks only the bytes are kept while it is read", async (t) => {
+  const its = inChunks(2_000, 1);
+  network(t, () => new Response(its.stream));
+  const [status, , text] = await sent(senderOf(ORIGIN));
+  assert.deepEqual([status, text.length], [200, 2_000]);
+  assert.ok(its.kept < 5, `${its.kept} chunks are kept`);
 });
 
 test("an answer over 1 MiB is refused, and read no further", async (t) => {

@@ -11,6 +11,7 @@
 
 import { connect } from "cloudflare:sockets";
 import { RpcStub } from "cloudflare:workers";
+import { whole } from "./bodies.js";
 import { inTime, within } from "./chores.js";
 import { pairsOf, valueIn } from "./lines.js";
 import { rootOf, timeoutSeconds } from "./settings.js";
@@ -199,17 +200,10 @@ function fitting(lines) {
   return lines.filter((line) => kept.has(line));
 }
 
-async function bytesOf({ headers, body }) {
+function bytesOf({ headers, body }) {
   // The runtime fails to decode an empty body that has an encoding.
   const isNone = headers.has("content-encoding") && headers.get("content-length") === "0";
-  const chunks = [];
-  let bytes = 0;
-  for await (const chunk of (isNone ? undefined : body) ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > BODY_BYTES_MAX) return undefined;
-    chunks.push(chunk);
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
+  return whole(isNone ? null : body, BODY_BYTES_MAX);
 }
 
 /** The methods that this isolate has found at its service. A look-up costs as much as a call. */
