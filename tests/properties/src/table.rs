@@ -10,7 +10,7 @@ use semel_core::id::{Principal, RequestId};
 use semel_core::message::Headers;
 use semel_core::problem::Executed;
 use semel_core::server::storage::desk::{Desk, Kept};
-use semel_core::server::storage::packed::{Bundle, Packed};
+use semel_core::server::storage::packed::Bundle;
 use semel_core::server::storage::record::{Finds, LatestDeadline, Outcome, Record, State, TombstoneKind};
 use semel_core::server::storage::sessions::state::{Epochs, Taken, TakenState};
 use semel_core::server::storage::sql::{Row, Sql};
@@ -116,7 +116,7 @@ fn carried(source: &mut Source<'_>) -> Bundle {
             let principal = Principal::default();
             let tombstone =
                 Record { principal, first_sent_s: None, at_ms: 0, deadline, state, carried: Bundle::default() };
-            let packed = Packed::of(&RequestId::new(id).expect("an id"), &tombstone, i64::MAX / 2)?;
+            let packed = tombstone.packed(&RequestId::new(id).expect("an id"), i64::MAX / 2)?;
             // Never earlier than it should, and less than ten seconds later.
             assert!((lapses_ms.max(0)..lapses_ms.max(0) + 10_000).contains(&packed.lapses_ms()));
             Some(packed)

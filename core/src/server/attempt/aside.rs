@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::rules::{Rule, holds};
 use crate::server::answer::Answer;
 use crate::server::config::Config;
-use crate::server::storage::packed::{Bundle, Packed};
+use crate::server::storage::packed::Bundle;
 use crate::server::storage::record::Record;
 use crate::server::storage::retention::Instant;
 use crate::server::storage::rows;
@@ -93,7 +93,7 @@ impl Turn<'_> {
     ) -> Result<(), SqlError> {
         let acknowledged = self.acknowledged(work, own)?;
         let now_ms = self.instant.now_ms;
-        let packable = acknowledged.iter().filter(|(id, _, tombstone)| Packed::of(id, tombstone, now_ms).is_some());
+        let packable = acknowledged.iter().filter(|(id, _, tombstone)| tombstone.packed(id, now_ms).is_some());
         let is_chunk = packable.take(CHUNK_MIN).count() == CHUNK_MIN;
         let packed = self.bury(work, acknowledged, is_chunk)?;
         work.put_chunk(&packed)?;
@@ -139,7 +139,7 @@ impl Turn<'_> {
     fn bury(&self, work: &mut Work<'_>, acknowledged: Vec<Buried<'_>>, may_pack: bool) -> Result<Bundle, SqlError> {
         let mut packed = Bundle::default();
         for (id, found, tombstone) in acknowledged {
-            match Packed::of(id, &tombstone, self.instant.now_ms).filter(|_| may_pack) {
+            match tombstone.packed(id, self.instant.now_ms).filter(|_| may_pack) {
                 Some(one) => packed.append(&work.pack(found, one)?),
                 None => work.put(id, Some(&found), &tombstone)?,
             }

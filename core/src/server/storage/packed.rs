@@ -2,9 +2,7 @@
 //!
 //! Invariant: a packed tombstone never lapses early. It lapses at its time, rounded up to ten seconds.
 
-use super::record::{LatestDeadline, Record, State, TombstoneKind};
 use crate::id::RequestId;
-use crate::problem::Executed;
 
 /// A tombstone that lapses later than this from now, in ms, gets its own row. Only a mistaken client's deadline is so far ahead.
 pub(super) const AHEAD_MS_MAX: i64 = 600_000;
@@ -21,19 +19,13 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs the tombstone of an id; `None` if it needs its own row.
-    pub fn of(id: &RequestId, tombstone: &Record, now_ms: i64) -> Option<Self> {
-        let kind = TombstoneKind::Acknowledged;
-        let LatestDeadline::At(_) = tombstone.deadline else { return None };
-        match tombstone.state {
-            State::Tombstone { kind: found, executed: Executed::Yes, lapses_ms }
-                if found == kind && lapses_ms <= now_ms.saturating_add(AHEAD_MS_MAX) =>
-            {
-                let lapses_10s = lapses_ms.max(0).saturating_add(GRAIN_MS - 1) / GRAIN_MS;
-                u32::try_from(lapses_10s).is_ok().then(|| Self { id: id.clone(), lapses_10s })
-            }
-            _ => None,
+    /// The tombstone of an id that may leave at `lapses_ms`; `None` if that is too far ahead of now.
+    pub(super) fn new(id: &RequestId, lapses_ms: i64, now_ms: i64) -> Option<Self> {
+        if lapses_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
+            return None;
         }
+        let lapses_10s = lapses_ms.max(0).saturating_add(GRAIN_MS - 1) / GRAIN_MS;
+        u32::try_from(lapses_10s).is_ok().then(|| Self { id: id.clone(), lapses_10s })
     }
 
     /// When it may leave, in Unix ms.

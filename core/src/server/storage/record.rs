@@ -6,10 +6,10 @@
 //! - A tombstone outlives every attempt that may still arrive: it lapses 60 s after the latest deadline. If no deadline
 //!   bounds them, it lapses no sooner than a retention after it was made.
 
-use super::packed::Bundle;
+use super::packed::{Bundle, Packed};
 use crate::fingerprint::Fingerprint;
 use crate::header::{AHEAD_MS_MAX, Attempt};
-use crate::id::Principal;
+use crate::id::{Principal, RequestId};
 use crate::message::Headers;
 use crate::problem::Executed;
 use crate::rules::{Rule, holds};
@@ -192,6 +192,17 @@ impl Record {
     pub fn answers(&self, principal: &Principal) -> bool {
         let is_for_all = || matches!(self.state, State::Cancelled { .. }) && self.principal.is_administrator();
         self.principal == *principal || is_for_all()
+    }
+
+    /// This tombstone of an id, packed; `None` if it needs its own row.
+    pub fn packed(&self, id: &RequestId, now_ms: i64) -> Option<Packed> {
+        let LatestDeadline::At(_) = self.deadline else { return None };
+        match self.state {
+            State::Tombstone { kind: TombstoneKind::Acknowledged, executed: Executed::Yes, lapses_ms } => {
+                Packed::new(id, lapses_ms, now_ms)
+            }
+            _ => None,
+        }
     }
 
     /// This record in place of `found`, a record of the same id. It takes over the first-sent and the deadline that

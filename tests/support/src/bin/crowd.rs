@@ -16,7 +16,6 @@
 use rusqlite::Connection;
 use semel_core::id::RequestId;
 use semel_core::problem::Executed;
-use semel_core::server::storage::packed::Packed;
 use semel_core::server::storage::record::{LatestDeadline, Record, State, TombstoneKind};
 use semel_core::server::storage::sql::{Ended, Rollback, Row};
 use semel_core::server::storage::tombstones;
@@ -90,8 +89,7 @@ fn fill(sql: &File, model: &Record, what: &str, count: i64) -> Result<(), String
         "records" => ids.into_iter().try_for_each(|id| rows::put(sql, &id?, model).map_err(text)),
         "tombstones" => ids.into_iter().try_for_each(|id| rows::put(sql, &id?, &tombstone).map_err(text)),
         "packed" => {
-            let packed =
-                ids.map(|id| Packed::of(&id?, &tombstone, model.at_ms).ok_or_else(|| "not to be packed".to_owned()));
+            let packed = ids.map(|id| tombstone.packed(&id?, model.at_ms).ok_or_else(|| "not to be packed".to_owned()));
             let packed = packed.collect::<Result<Vec<_>, String>>()?;
             let mut chunks = packed.chunks(CHUNK);
             chunks.try_for_each(|chunk| {
