@@ -175,3 +175,17 @@ fn the_clock_of_a_key_does_not_go_back_behind_what_a_session_has_committed() {
         assert_eq!(world.send(&get("/count")).now_ms(), (START_S + 50) * 1000);
     }
 }
+
+/// Nothing has asked the engine to look at its clock since.
+#[test]
+fn an_answer_without_the_storage_tells_no_earlier_clock_than_one_before_the_storage_was_read() {
+    let mut world = World::new();
+    world.send(&change("a"));
+    world.restart();
+    assert_eq!(world.open(), Ok(true), "there is more to look at");
+    world.pass_s(5);
+    let later_ms = world.tell_ms();
+    world.wall_ms = START_MS;
+    while world.open().expect("storage") {}
+    assert_eq!(world.tell_ms(), later_ms);
+}

@@ -322,7 +322,10 @@ impl<H: Handler> Engine<H> {
         if goes_on {
             self.opening = Some(opening);
         } else {
-            self.loaded = Some(Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? });
+            self.loaded = Some(Loaded {
+                started: self.started.clone(),
+                ..opening.end(sql, self.told_ms, self.config.retention_s)?
+            });
         }
         Ok(goes_on)
     }
@@ -341,7 +344,7 @@ impl<H: Handler> Engine<H> {
         {
             self.know_key(&key);
         }
-        Opening::new(sql, schema::Meta { versions, ..meta }, self.told_ms, wall_ms)
+        Opening::new(sql, schema::Meta { versions, ..meta }, wall_ms)
     }
 
     /// Takes what is known of the storage, with clock and fence moved on to now. `self.loaded` is empty afterwards.
@@ -351,12 +354,11 @@ impl<H: Handler> Engine<H> {
             None => {
                 let mut opening = self.opening(sql, wall_ms)?;
                 while opening.page(sql)? {}
-                Loaded { started: self.started.clone(), ..opening.end(sql, self.config.retention_s)? }
+                Loaded { started: self.started.clone(), ..opening.end(sql, self.told_ms, self.config.retention_s)? }
             }
         };
         let forward = |rule, reached: i64, now: i64| if holds(rule) { reached.max(now) } else { now };
-        // Answers may have told a later clock while the object was still looking at its storage.
-        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms.max(self.told_ms), wall_ms);
+        loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
         if self.is_ruled(&loaded) {
             let aged_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
             // The rule of a deleted key may say longer than the deployment. For the deletion's own record to leave, the

@@ -41,10 +41,10 @@ enum Next {
 }
 
 impl Opening {
-    /// Begins. `told_ms`: the latest clock that answers have told, in Unix ms.
-    pub fn new(sql: &dyn Sql, meta: Meta, told_ms: i64, wall_ms: i64) -> Result<Self, SqlError> {
+    /// Begins.
+    pub fn new(sql: &dyn Sql, meta: Meta, wall_ms: i64) -> Result<Self, SqlError> {
         let mut opening = Self {
-            meta: Meta { clock_ms: meta.clock_ms.max(told_ms), ..meta },
+            meta,
             wall_ms,
             totals: Totals::default(),
             is_counted: false,
@@ -87,10 +87,10 @@ impl Opening {
         Ok(self.next != Next::Nothing)
     }
 
-    /// What is known once everything was looked at.
-    pub fn end(self, sql: &dyn Sql, retention_s: i64) -> Result<Loaded, SqlError> {
+    /// What is known once everything was looked at. `told_ms`: the latest clock that answers have told by now, in Unix ms.
+    pub fn end(self, sql: &dyn Sql, told_ms: i64, retention_s: i64) -> Result<Loaded, SqlError> {
         // Tombstones that had lapsed by this instant were skipped, so the key's clock must not be before it.
-        let mut clock_ms = self.now_ms();
+        let mut clock_ms = self.now_ms().max(told_ms);
         let Self { meta, totals, is_counted, mut packed, packed_count, chunks_due_ms, .. } = self;
         let Meta { versions, forgotten_s, .. } = meta;
         let mut count = totals.count;
