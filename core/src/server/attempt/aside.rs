@@ -210,8 +210,7 @@ impl Turn<'_> {
             return Ok(None);
         }
         let bytes = self.sql.database_bytes()?;
-        let unasked = ((bytes_max / 2).saturating_sub(bytes) / WRITTEN_BYTES).min(UNASKED_MAX);
-        loaded.unasked.0 = u8::try_from(unasked).unwrap_or(0);
+        loaded.unasked.0 = ((bytes_max / 2).saturating_sub(bytes) / WRITTEN_BYTES).min(UNASKED_MAX);
         let is_large = bytes >= bytes_max;
         Ok(is_large.then(|| format!("the key's database has {bytes_max} bytes, as many as it may, or more")))
     }

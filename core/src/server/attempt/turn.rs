@@ -60,7 +60,7 @@ pub(in crate::server) struct Loaded {
     /// Whether the totals over all rows are stored.
     pub has_totals: bool,
     /// How many new requests may come before the size of the database is asked for again.
-    pub unasked: Uncompared<u8>,
+    pub unasked: Uncompared<u64>,
     /// When the object last swept a page without a request.
     pub swept_ms: Uncompared<Option<i64>>,
     pub started: Own,
@@ -93,7 +93,7 @@ impl Loaded {
     pub fn in_doubt(&self, sql: &dyn Sql, under_way: Option<&RequestId>) -> Result<i64, SqlError> {
         let found = under_way.map(|id| rows::find_bare(sql, id)).transpose()?.flatten();
         let is_awaited = found.is_some_and(|record| matches!(record.state, State::Dispatched { .. }));
-        Ok((self.count.dispatched - i64::from(is_awaited)).max(0))
+        Ok(self.count.dispatched - i64::from(is_awaited))
     }
 
     /// Whether this engine has counted the start of a request.
@@ -135,8 +135,8 @@ pub(in crate::server) struct Work<'a> {
     pub instant: Instant,
     pub retention_s: i64,
     pub after: Loaded,
-    /// The principal whose tombstones were packed last, with its hash, which is computed once for a whole frame.
-    pub packs_for: Option<(Principal, PrincipalHash)>,
+    /// The hash of the principal, once a tombstone is packed, so that it is computed once for a whole frame.
+    pub packs_for: Option<PrincipalHash>,
 }
 
 /// The record of an id, or what its packed tombstone shows to the asking principal. The tuple: that principal, the
@@ -181,11 +181,9 @@ impl Work<'_> {
     pub fn pack(&mut self, found: Record, packed: Packed) -> Result<Bundle, SqlError> {
         rows::delete(self.sql, &packed.id)?;
         self.after.count.left(&found);
-        let (_, owner) = match self.packs_for.take() {
-            Some(known) if known.0 == found.principal => self.packs_for.insert(known),
-            _ => self.packs_for.insert((found.principal.clone(), principal_hash(found.principal.as_str()))),
-        };
-        self.after.packed.add(*owner, &packed);
+        // Only its own principal acknowledges a record.
+        let owner = *self.packs_for.get_or_insert_with(|| principal_hash(self.principal.as_str()));
+        self.after.packed.add(owner, &packed);
         let mut bundle =
             if holds(Rule::CarriedOn) { found.carried.lasting(self.instant.now_ms) } else { Bundle::default() };
         bundle.push(&packed);

@@ -184,7 +184,8 @@ impl Sweep {
             swept.is_written |= dropped.any;
             swept.next.chunks_due_ms = dropped.next_due_ms;
         }
-        if !self.above.is_empty() || now_ms >= self.due_ms {
+        // A walk that is under way was due when it began, and that does not change before its end.
+        if now_ms >= self.due_ms {
             swept.walk(sql, fences_s, now_ms, retention_s)?;
         }
         Ok(swept)
