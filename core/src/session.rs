@@ -111,6 +111,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_name_of_a_session_has_1_to_255_printable_characters() {
+        let is_name = |name: &str| SessionName::new(name).is_ok();
+        assert!(is_name(" ~") && is_name(&"a".repeat(255)));
+        for other in ["", &"a".repeat(256), "a\x1f", "a\x7f", "a\u{e9}"] {
+            assert!(!is_name(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_of_a_body_has_an_epoch_and_a_number_of_at_most_15_digits() {
+        let is_place = |epoch, seq| Place::new(SessionName("a".to_owned()), epoch, seq).is_ok();
+        assert!(is_place(1, 1) && is_place(NUMBER_MAX, NUMBER_MAX));
+        for (epoch, seq) in [(0, 1), (1, 0), (NUMBER_MAX + 1, 1), (1, NUMBER_MAX + 1)] {
+            assert!(!is_place(epoch, seq), "{epoch} {seq}");
+        }
+    }
+
+    #[test]
     fn a_place_has_a_name_epoch_seq_and_an_optional_ack_below_its_seq() {
         let parse = |value: &str| {
             let Numbered { place: Place { session, epoch, seq }, ack } = Numbered::parse(value).ok()?;

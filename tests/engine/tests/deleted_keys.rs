@@ -289,3 +289,25 @@ fn a_deleted_key_whose_name_cannot_be_removed_is_woken_for_that_a_minute_later()
     world.wake_without_registry();
     assert_eq!(world.database.number("SELECT key IS NULL FROM semel_meta"), 1);
 }
+
+#[test]
+fn a_deleted_key_makes_the_tables_of_its_handler_anew_whatever_brought_it_back() {
+    let back: [fn(&mut World, &Call); 2] = [
+        |world, _| drop(world.send(&cancel("cancels", "b").first_sent_s(START_S + 10))),
+        // This counts a start, for which the handler's tables are not made. Then the object dies.
+        |world, next| {
+            world.start(next);
+            world.restart();
+        },
+    ];
+    for back in back {
+        let mut world = world();
+        world.send(&change("first"));
+        world.send(&delete_key("own"));
+        world.pass_s(10);
+        let next = post("/count").id("c").first_sent_s(START_S + 10);
+        back(&mut world, &next);
+        world.send(&next).is_executed(200);
+        assert_eq!(world.effects(), 1);
+    }
+}

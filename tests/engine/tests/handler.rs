@@ -143,6 +143,15 @@ fn a_handler_may_give_its_schema_version_at_run_time_and_an_older_one_is_refused
     assert_eq!(world.send(&post("/x").id("c")).status(), 503, "an older build refuses what a newer one has made");
 }
 
+#[test]
+fn the_tables_of_a_deleted_key_are_made_from_nothing() {
+    let mut world = World::of(Versioned::<2>::default(), config());
+    assert_eq!(world.send(&post("/x").id("a")).text(), "[[0, 2]]");
+    world.send(&semel_support::admin::delete_key("own")).is_executed(200);
+    world.pass_s(1);
+    assert_eq!(world.send(&post("/x").id("b")).text(), "[[0, 2]]");
+}
+
 /// A handler that reads the engine's tables.
 struct Looks;
 

@@ -1,7 +1,7 @@
 //! Packed tombstones, which have no row of their own, keep every rule of those that have one.
 
 use semel_support::admin::{ask, cancel_for, delete_key, delete_record};
-use semel_support::packed::{acknowledge_all, change, change_by, everywhere, packed, places};
+use semel_support::packed::{acknowledge_all, acknowledge_until, change, change_by, everywhere, packed, places};
 use semel_support::*;
 use serde_json::json;
 
@@ -146,4 +146,41 @@ fn a_tombstone_whose_commit_was_undone_does_not_shorten_a_later_one_of_the_same_
         assert_eq!(world.send(&change_by(id, later_ms)).field("code"), "acknowledged", "{id}");
         assert_eq!(world.effects_of(id), 1, "{id}");
     }
+}
+
+#[test]
+fn tombstones_that_no_record_carries_share_a_row_once_there_are_three() {
+    for count in 1..=5 {
+        let mut world = World::new();
+        let ids: Vec<String> = (0..count).map(|n| format!("id-{n}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        for id in &ids {
+            world.send(&change(id)).is_executed(200);
+        }
+        world.send(&acknowledge_all(&ids));
+        assert_eq!(places(&world), if count < 3 { (count, 0, 0) } else { (0, 0, 1) }, "{count}");
+    }
+}
+
+#[test]
+fn after_a_group_that_was_undone_tombstones_are_counted_as_a_new_object_counts_them() {
+    everywhere(|place, world| {
+        let (ids, more, late_ms) = (["u", "v", "w"], ["x", "y", "z"], START_MS + 100_000);
+        for id in ids.iter().chain(&more) {
+            world.send(&change_by(id, late_ms)).is_executed(200);
+        }
+        world.pass_ms(59_999);
+        let before = world.count();
+        // `a` and what came with it lapse with the second of these. The last one undoes all, and packs more before that.
+        let acknowledges = acknowledge_until(&ids.map(|id| (id.to_owned(), late_ms)));
+        let undoes = more.iter().fold(post("/not-found").id("undoes"), |call, id| call.ack_until(id, late_ms));
+        let group = [acknowledges.clone(), change_by("new", late_ms), undoes];
+        assert!(world.group_over(&group, 1).is_none(), "{place}: nothing of it is done");
+        assert_eq!(world.count(), before, "{place}");
+        world.send(&acknowledges);
+        world.pass_ms(1);
+        let known = world.count();
+        world.restart();
+        assert_eq!(world.count(), known, "{place}");
+    });
 }

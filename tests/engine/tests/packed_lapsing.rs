@@ -211,3 +211,37 @@ fn a_tombstone_does_not_lapse_early_with_others_of_its_chunk_in_the_next_object_
         world.send(&post("/count").id("a").deadline_ms(START_MS)).is_problem(410, "acknowledged", "yes", "never");
     }
 }
+
+/// A key with two chunks, the second of which came 20 s later and lapses 20 s later.
+fn with_two_chunks() -> World {
+    let mut world = World::new();
+    for s in [0, 20] {
+        world.wall_ms = START_MS + s * 1000;
+        let ids = ["a", "b", "c"].map(|id| (format!("{id}{s}"), world.wall_ms));
+        for (id, until_ms) in &ids {
+            world.send(&change_by(id, *until_ms)).is_executed(200);
+        }
+        world.send(&acknowledge_until(&ids));
+    }
+    assert_eq!((world.rows(), places(&world)), (0, (0, 0, 2)));
+    world
+}
+
+#[test]
+fn a_new_object_takes_its_clock_from_the_last_chunk() {
+    let mut world = with_two_chunks();
+    world.wall_ms = START_MS;
+    world.restart();
+    assert_eq!(world.send(&get("/count")).only("semel-now"), (START_MS + 20_000).to_string());
+}
+
+#[test]
+fn a_key_whose_first_chunk_has_left_is_woken_when_the_next_one_lapses() {
+    let mut world = with_two_chunks();
+    world.wall_ms = START_MS + 60_000;
+    world.wake().expect("storage");
+    assert_eq!(places(&world), (0, 0, 1));
+    world.pass_s(20);
+    world.send(&get("/count"));
+    assert_eq!(places(&world), (0, 0, 0));
+}

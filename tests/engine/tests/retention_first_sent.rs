@@ -156,3 +156,43 @@ fn an_id_that_is_cancelled_again_stays_cancelled_for_the_later_first_sent_and_ev
         world.send(&late).is_problem(410, "cancelled", "no", "never");
     }
 }
+
+#[test]
+fn a_tombstone_that_no_deadline_bounds_stays_in_the_very_second_in_which_the_fence_comes_to_its_first_sent() {
+    let mut world = world();
+    let ahead = change("ahead").first_sent_s(START_S + 100);
+    world.send(&ahead).is_executed(200);
+    world.send(&acknowledge("[\"ahead\"]"));
+    // This leaves in that second, so a walk is due then.
+    world.send(&change("other").first_sent_s(START_S + 99)).is_executed(200);
+    world.pass_s(RETENTION_S + 100);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 1);
+    world.send(&ahead).is_problem(410, "acknowledged", "yes", "never");
+    world.pass_s(1);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 0);
+    world.send(&ahead).is_problem(412, "outside-window", "unknown", "never");
+    assert_eq!(world.effects_of("ahead"), 1);
+}
+
+#[test]
+fn a_later_attempt_without_first_sent_lets_the_key_be_woken_when_its_record_may_leave() {
+    let mut world = world();
+    world.send(&change("a").first_sent_s(START_S + 100)).is_executed(200);
+    assert_eq!(world.wakes_at_without_registry(), Some((START_S + 100 + RETENTION_S + 1) * 1000));
+    world.send(&change("a")).is_replayed(200);
+    assert_eq!(world.wakes_at_without_registry(), Some((START_S + RETENTION_S + 1) * 1000));
+}
+
+#[test]
+fn a_record_stays_for_the_later_first_sent_even_if_the_last_attempt_has_the_earlier() {
+    let mut world = world();
+    let later = change("a").first_sent_s(START_S + 100);
+    world.send(&later).is_executed(200);
+    world.send(&change("a").first_sent_s(START_S)).is_replayed(200);
+    world.pass_s(RETENTION_S + 100);
+    sweep(&mut world);
+    world.send(&later).is_replayed(200);
+    assert_eq!(world.effects(), 1);
+}

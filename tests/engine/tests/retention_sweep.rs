@@ -155,3 +155,15 @@ fn a_sweep_ends_although_each_turn_brings_a_page_of_higher_ids() {
     }
     assert_eq!(world.database.number("SELECT count(*) FROM semel_records WHERE id < '01'"), 0, "the first have left");
 }
+
+#[test]
+fn a_record_that_a_sweep_makes_a_tombstone_counts_as_one_in_its_object_as_in_the_next() {
+    let mut world = world();
+    world.send(&change("a")).is_executed(200);
+    world.pass_s(RETENTION_S + 1);
+    world.send(&get("/count"));
+    let counted = world.count().expect("a count");
+    assert_eq!((counted.records, counted.tombstones), (0, 1));
+    world.restart();
+    assert_eq!(world.count(), Ok(counted));
+}

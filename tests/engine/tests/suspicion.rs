@@ -160,3 +160,15 @@ fn an_object_remembers_at_most_64_of_its_own_starts() {
     own.add(started(64));
     assert!(!own.has(&started(0)) && own.has(&started(64)));
 }
+
+#[test]
+fn an_object_that_has_answered_nothing_yet_suspects_ids_and_places_alike() {
+    let suspects = Suspects::default();
+    let has =
+        |call: &Call, age_ms: i64| suspects.has(&Method::Post, "/count", &call.headers(), START_MS, START_MS + age_ms);
+    for call in [change("a"), numbered_of(SESSION, 1)] {
+        assert!(has(&call, 0));
+        assert!(!has(&call.first_sent_s(START_S), 0));
+    }
+    assert!(!has(&change("a"), 60_000));
+}

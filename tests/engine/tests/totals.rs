@@ -277,3 +277,16 @@ fn with_kept_totals_sessions_become_stubs_in_their_time_and_by_a_shorter_retenti
         [[Value::from(TOTALS_ROWS_MIN + 1), Value::Null]]
     );
 }
+
+#[test]
+fn a_new_object_with_kept_totals_counts_tombstones_as_tombstones_whether_or_not_they_have_a_row() {
+    let mut world = crowded();
+    world.send(&get("/count").ack("first")).is_read(200);
+    world.send(&change("carries").ack_until("second", UNTIL_MS)).is_executed(200);
+    let counted = world.count().expect("a count");
+    assert_eq!((counted.records, counted.tombstones), (TOTALS_ROWS_MIN + 2, 2));
+    world.wake().expect("it wakes");
+    assert!(is_kept(&world));
+    world.restart();
+    assert_eq!(world.count(), Ok(counted));
+}

@@ -191,4 +191,31 @@ mod tests {
             assert_eq!(bundle(id), None, "{id:?}");
         }
     }
+
+    #[test]
+    fn a_bundle_is_read_whole_or_not_at_all() {
+        let uuid = [&[0, 0, 0, 1, 0][..], &[0xff; 16]].concat();
+        let text = [0, 0, 0, 1, 1, b'a'];
+        let count = |parts: &[&[u8]]| Bundle::from_bytes(parts.concat()).map(|bundle| bundle.len());
+        assert_eq!(count(&[&uuid, &text]), Some(2));
+        for damaged in [&uuid[..20], &text[..5], &text[..4], &[0, 0, 0, 1, 1, 0x1f]] {
+            assert_eq!(count(&[&text, damaged]), None, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_canonical_uuid_in_lower_case_is_taken_for_one() {
+        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
+        assert_eq!(uuid_bytes("01234567-89ab-cdef-fedc-ba9876543210"), Some(bytes));
+        for other in [
+            "01234567-89AB-cdef-fedc-ba9876543210",
+            "01234567-89ag-cdef-fedc-ba9876543210",
+            "0123456-789ab-cdef-fedc-ba9876543210",
+            "01234567-89abcdef--fedc-ba9876543210",
+            "01234567-89ab-cdef-fedc-ba98765432100",
+            "0123456789abcdeffedcba9876543210",
+        ] {
+            assert_eq!(uuid_bytes(other), None, "{other}");
+        }
+    }
 }

@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(Epochs::from_bytes(bad), None, "{bad:?}");
         }
         let bytes_of = |numbers: &[i64]| numbers.iter().copied().flat_map(i64::to_be_bytes).collect::<Vec<u8>>();
-        for bad in [&[1, 0, 1, 3][..], &[1, 5, 2, 3], &[1, -1], &[0, 0]] {
+        for bad in [&[1, 0, 1, 3][..], &[1, 5, 2, 3], &[1, -1], &[0, 0], &[0, 0, 1, 0], &[1, -1, 2, 0]] {
             assert_eq!(Epochs::from_bytes(&bytes_of(bad)), None, "{bad:?}");
         }
     }
