@@ -145,24 +145,28 @@ pub struct Principal(Text);
 const RESERVED: &str = "semel:";
 
 impl Principal {
+    fn reserved(name: &str) -> Self {
+        Self(Text::from(&*[RESERVED, name].concat()))
+    }
+
     /// The holder of the administration token.
     pub fn administrator() -> Self {
-        Self(format!("{RESERVED}admin").into())
+        Self::reserved("admin")
     }
 
     /// The queues that a deployment consumes.
     pub fn queue() -> Self {
-        Self(format!("{RESERVED}queue").into())
+        Self::reserved("queue")
     }
 
     /// The sender of the requests that one key emits to another.
     pub fn emitter() -> Self {
-        Self(format!("{RESERVED}emit").into())
+        Self::reserved("emit")
     }
 
     /// Stands for any principal other than the caller, where the caller may learn no more about it.
     pub fn another() -> Self {
-        Self(format!("{RESERVED}another").into())
+        Self::reserved("another")
     }
 
     /// Whether this is the holder of the administration token.

@@ -132,6 +132,9 @@ impl Headers {
 
     /// Reads what [`Headers::to_lines`] wrote. Drops a line without a colon, which no HTTP server lets through.
     pub fn from_lines(lines: &str) -> Self {
+        #[cfg(feature = "server")]
+        let mut headers = Self::new().with_room(lines.bytes().filter(|byte| *byte == b'\n').count());
+        #[cfg(not(feature = "server"))]
         let mut headers = Self::new();
         for line in split(lines, b'\n') {
             if let Some((name, value)) = cut(line, b':') {
@@ -148,6 +151,10 @@ impl Headers {
 
     /// Writes one `name:value` a line, to be stored or handed over in one piece. Values hold no line feed.
     pub fn to_lines(&self) -> String {
+        // A server writes a dozen lines for each request.
+        #[cfg(feature = "server")]
+        let mut lines = String::with_capacity(self.iter().map(|(name, value)| name.len() + value.len() + 2).sum());
+        #[cfg(not(feature = "server"))]
         let mut lines = String::new();
         for (name, value) in self.iter() {
             for part in [name, ":", value, "\n"] {

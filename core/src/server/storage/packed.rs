@@ -82,8 +82,10 @@ impl Bundle {
 
     /// Those that have not lapsed yet.
     pub fn lasting(&self, now_ms: i64) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len());
         let lasting = entries(&self.0).flatten().filter(|entry| entry.lapses_ms() > now_ms);
-        Self(lasting.flat_map(|entry| entry.whole).copied().collect())
+        lasting.for_each(|entry| bytes.extend_from_slice(entry.whole));
+        Self(bytes)
     }
 
     /// How many tombstones there are.
