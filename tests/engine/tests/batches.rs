@@ -310,6 +310,24 @@ fn the_key_rule_and_the_grant_apply_to_an_element_as_to_a_single_request() {
     assert_eq!(allowed(json!({ "keys": ["another"] })), [false; 5]);
 }
 
+/// What was allowed for one element is not asked again for the next, if that is alike.
+#[test]
+fn an_element_is_allowed_by_its_own_method_and_path_whatever_the_one_before_it_was_allowed() {
+    let read = json!({ "method": "GET", "path": "/count" });
+    let elsewhere = |id: &str| json!({ "id": id, "method": "POST", "path": "/keyed/another" });
+    let elements =
+        json!([read, count("a"), read, read, count("b"), count("c"), elsewhere("d"), count("e"), elsewhere("f")]);
+    let told = |claim: Value| {
+        let replies = World::new().batch_by(&limited(claim), &[], &elements).expect("answers");
+        statuses(&replies).join(" ")
+    };
+    let (reads, changes) = (json!({ "methods": ["GET"] }), json!({ "methods": ["POST"] }));
+    let mismatch = "key-mismatch";
+    assert_eq!(told(reads), format!("read forbidden read read forbidden forbidden {mismatch} forbidden {mismatch}"));
+    let expected = format!("forbidden executed forbidden forbidden executed executed {mismatch} executed {mismatch}");
+    assert_eq!(told(changes), expected);
+}
+
 #[test]
 fn a_batch_runs_under_its_own_principal_only() {
     let mut world = World::new();

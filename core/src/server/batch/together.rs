@@ -238,12 +238,12 @@ impl<H: Handler> Engine<H> {
         let mut request = Request { method, path, headers, body };
         if !is_allowed {
             self.allowed(asked, &request, now_ms)?;
+            if !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
+                // Even alone: the host has nowhere to wait for its outcome.
+                return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
+            }
         }
         self.name(&asked.asker.principal, &mut request);
-        if !is_allowed && !request.path.is_control() && self.handler.is_remote(&request.method, &request.path) {
-            // Even alone: the host has nowhere to wait for its outcome.
-            return Err(Problem::new(Code::KeyInvalid, "what is executed elsewhere has no place in a batch yet"));
-        }
         Ok(request)
     }
 
