@@ -42,15 +42,17 @@ const CALL = "_call";
 export const OWN_NAMES =
   /^(tell|integer|isEmpty|takeOver|overview|transmit|deliver|gaveUp|pause|lose|count|isDrawn|numbers|wasOpen|hasAnswered|underWay|isAuto|opened|againMs|alone|byte|end|forgets|host|later|left|show|ticket|doubt)$/;
 /**
- * The passes of wasm-opt, in an order found by trying some hundred. `--flatten` shows what is computed twice; `--rereloop` lays branches out anew;
- * short functions are inlined. Low memory is unused, because the end of the stack is there; the module's own memory starts as zeros. The stripped
+ * The passes of wasm-opt, in an order found by trying some hundred. (Compared by means over a dozen names of `_call`: one name or another makes a
+ * difference of 20 bytes.) `--flatten` shows what is computed twice; `--rereloop` lays branches out anew; short functions are inlined, and those that
+ * differ in a constant become one. Low memory is unused, because the end of the stack is there; the module's own memory starts as zeros. The stripped
  * sections are only for tools.
  */
 export const OPTIMISE = [
-  ...["--low-memory-unused", "--zero-filled-memory", "--always-inline-max-function-size=3"],
-  ...["--flatten", "--rereloop", "--merge-blocks", "--simplify-locals-notee-nostructure", "-Oz"],
-  ...["--flatten", "--simplify-locals-notee-nostructure", "--precompute-propagate", "--local-cse", "-Oz", "--simplify-locals", "-Oz"],
-  ...["--reorder-functions", "--reorder-locals", "--strip-debug", "--strip-producers", "--strip-target-features"],
+  ...["--low-memory-unused", "--zero-filled-memory", "--merge-similar-functions", "--always-inline-max-function-size=3"],
+  ...["--flatten", "--rereloop", "--merge-blocks", "--simplify-locals-nostructure", "--simplify-locals-notee-nostructure", "-Oz"],
+  ...["--flatten", "--simplify-locals-nostructure", "--precompute-propagate", "--code-folding", "-Oz"],
+  ...["--coalesce-locals-learning", "--simplify-locals", "-Oz", "--reorder-functions", "--coalesce-locals-learning"],
+  ...["--strip-debug", "--strip-producers", "--strip-target-features"],
 ];
 /**
  * Line breaks in a script that may throw, for some 15 bytes: for an uncaught error, Node shows the line that threw, which would be the whole script.

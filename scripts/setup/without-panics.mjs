@@ -1,5 +1,6 @@
 // Removes from a module the messages of Rust's panics, which would be formatted although nobody reads them. A panic still ends the call, as a trap:
-// `RuntimeError: unreachable`. File names and places in the source become zeros, because nobody reads them either.
+// `RuntimeError: unreachable`. File names and places in the source become zeros, because nobody reads them either. What the linker exports of itself
+// goes too.
 //
 // Invariants:
 // - Only functions of the standard library that panic or format lose their bodies. The SDK itself formats nothing: if it did, its tests would end in
@@ -15,12 +16,15 @@ const PANICS = /4core3fmt|9panicking|\d+panic_|rust_panic|unwrap_failed|expect_f
 const PLACE_BYTES = 16;
 const FILE_NAME = /^[\w./-]+\.rs$/;
 const STANDARD = /4core|5alloc|3std|rustc/;
+/** What the linker exports of every module. */
+const LINKERS = ["__data_end", "__heap_base"];
 /** Texts that only those functions use. Another compiler may have other texts: then they stay. */
 const WORDS = [
   "cannot access a Thread Local Storage value during or after destruction: ",
   ...["insertion index (is ", ") should be <= len (is ", "removal index (is ", ") should be < len (is "],
   "assertion failed: self.is_char_boundary(new_len)",
   "capacity overflow",
+  "AccessError",
   ...["RefCell already mutably borrowed", "RefCell already borrowed"],
   Array.from({ length: 100 }, (_, number) => String(number).padStart(2, "0")).join(""),
 ];
@@ -39,6 +43,7 @@ export async function withoutPanics(input, output) {
     found += 1;
   }
   if (found === 0) throw new StepError(`There is no panic in ${input}.`, "Look at the names of its functions, and at PANICS in scripts/setup/without-panics.mjs.");
+  for (const name of LINKERS) module.removeExport(name);
   const binary = Buffer.from(module.emitBinary());
   const { offset, data } = module.getDataSegmentInfo(module.getDataSegment(".rodata"));
   const constants = Buffer.from(data);

@@ -43,13 +43,11 @@ export class Reader {
   #in;
   #view;
   #at;
-  #end;
 
-  constructor(bytes, at = 0, end = bytes.length) {
+  constructor(bytes, at = 0) {
     this.#in = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset);
     this.#at = at;
-    this.#end = end;
   }
 
   byte() {
@@ -73,6 +71,6 @@ export class Reader {
   }
 
   isEmpty() {
-    return this.#at === this.#end;
+    return this.#at === this.#in.length;
   }
 }

@@ -6,6 +6,8 @@
 //   example.
 // - A change that nobody waits for shares the transaction of the next change, if one comes soon: making several rows durable takes as long as one. Reads and
 //   `close` wait for such changes.
+// - While a page is in the back/forward cache, it has no transaction: WebKit would leave it open there, and block the rows for all other pages. It is made again
+//   once the page is shown.
 // - Within a transaction, only its own requests are awaited. Anything else would let it commit half-done.
 // - A lost connection is never used again; the next transaction opens another. A connection that is in the way of a newer version is closed.
 // - A transaction that fails is repeated, at most twice, each time over a new connection. (Twice, because a frame that is made right after WebKit's storage
@@ -26,6 +28,17 @@ const CODES = { InvalidStateError: "unavailable", SecurityError: "unavailable", 
 
 /** The promise of `persist()`, which asks the browser not to delete the rows when space runs out. Asked once. */
 let persisted;
+
+/** For each transaction under way, the function that ends it. */
+const open = new Set();
+/** While the page is in the back/forward cache, or about to be: settles once it is shown again. */
+let shown;
+
+/** The page goes into that cache. */
+export function leavePage() {
+  shown = new Promise((resolve) => addEventListener("pageshow", resolve, { once: true }));
+  for (const leave of open) leave();
+}
 
 const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
 
@@ -48,12 +61,16 @@ export function indexedDbStore(name, durability, onstorelost) {
    * repeated. `lost`: the error of an earlier try that may have been committed; it is reported, whatever later tries fail with.
    */
   async function within(mode, work, left = 2, lost) {
+    if (shown) await shown;
+    const before = shown;
     if (isClosed) throw new StoreError("store-failed", "closed");
     const connecting = (opening ??= connect(frame?.contentWindow ?? globalThis, name, () => lose(connecting), onstorelost));
     let database;
     try {
       database = await connecting;
       const transaction = database.transaction(ROWS, mode, { durability });
+      const leave = () => attempt(() => transaction.abort());
+      open.add(leave);
       const result = work(transaction.objectStore(ROWS));
       const ending = new Promise((resolve, reject) => {
         transaction.oncomplete = () => resolve(result?.());
@@ -61,7 +78,7 @@ export function indexedDbStore(name, durability, onstorelost) {
         transaction.onabort = () => reject(transaction.error ?? blocked());
       });
       // The events decide, because `abort()` may come too late to undo a commit.
-      return await inTime(ending, () => attempt(() => transaction.abort()));
+      return await inTime(ending, leave).finally(() => open.delete(leave));
     } catch (error) {
       // The connection may be broken, and a new one costs little. WebKit: if the storage process has ended, as iOS ends it behind a hidden page, each try of the
       // same document fails with "Connection to Indexed Database server lost. Refresh the page to try again". A document that is made afterwards gets the new
@@ -69,7 +86,7 @@ export function indexedDbStore(name, durability, onstorelost) {
       if (/server lost/.test(error.message)) lost = error;
       if (lose(connecting) && lost === error) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
       database?.close();
-      if (left && !(error instanceof StoreError)) return within(mode, work, left - 1, lost);
+      if (left && (before !== shown || !(error instanceof StoreError))) return within(mode, work, left - 1, lost);
       throw storeError(lost ?? error);
     }
   }

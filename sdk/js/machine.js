@@ -80,8 +80,8 @@ export class Machine {
    * ones side by side.
    */
   id(bytes) {
-    // `randomUUID` is missing in pages that were loaded without TLS.
-    const id = (!bytes && crypto.randomUUID?.()) || uuid(bytes ?? crypto.getRandomValues(new Uint8Array(16)));
+    // Not `randomUUID`, which is missing in pages that were loaded without TLS.
+    const id = uuid(bytes ?? crypto.getRandomValues(new Uint8Array(16)));
     const time = Date.now().toString(16).padStart(12, "0");
     return bytes ? id : `${time.slice(0, 8)}-${time.slice(8)}-7${id.slice(15)}`;
   }
@@ -149,7 +149,7 @@ export class Machine {
   /** Makes one call. Returns the result, valid until the next call; undefined if the module has trapped. Its actions are added to the list. */
   #call(what, ...told) {
     try {
-      const { memory, input, _call, length } = this.#exports;
+      const { memory, input, _call } = this.#exports;
       const parts = [performance.now(), told].flat(Infinity);
       const room = roomFor(parts) + 1;
       // wasm returns signed numbers: an address past 2 GiB is negative.
@@ -157,14 +157,13 @@ export class Machine {
       const bytes = new Uint8Array(memory.buffer);
       bytes[start] = what;
       const answer = _call(lay(bytes, start + 1, parts) - start) >>> 0;
-      const output = new Reader(new Uint8Array(memory.buffer), answer, answer + length());
-      if (output.isEmpty()) throw unreadable();
+      if (!answer) throw unreadable();
+      const output = new Reader(new Uint8Array(memory.buffer), answer);
       const wakes = output.byte() ? output.integer() : Infinity;
       this.#host.count(output.integer(), output.integer());
       const result = output.bytes();
-      // The length of the rest, which is not needed.
-      output.integer();
-      while (!output.isEmpty()) this.#todo.push(this.#read(output));
+      const actions = new Reader(output.bytes());
+      while (!actions.isEmpty()) this.#todo.push(this.#read(actions));
       this.#wakeAt(wakes);
       return result;
     } catch (error) {
@@ -204,11 +203,8 @@ export class Machine {
     const host = this.#host;
     const copy = () => from.bytes().slice();
     const failure = () => [from.text(), from.text(), from.text(), from.text(), copy()];
-    switch (from.byte()) {
-      case 0:
-        return [this.#change, from.integer(), from.text(), false];
-      case 7:
-        return [this.#change, from.integer(), from.text(), true];
+    const kind = from.byte();
+    switch (kind) {
       case 1: {
         const ids = from.text().split("\n");
         return [() => this.#quietly((store) => store.remove(ids, (row) => this.#call(IS_DONE, row)?.[0] === 1))];
@@ -222,8 +218,11 @@ export class Machine {
         return [host.deliver, requestOf(from), from.byte() === 1, ...(from.byte() ? [[from.integer(), from.text(), copy()], undefined] : [, failure()]), this.#why];
       case 5:
         return [host.gaveUp, from.text(), failure()];
-      default:
+      case 6:
         return [host.pause, requestOf(from), failure()];
+      // 0; or 7: nobody waits for the change.
+      default:
+        return [this.#change, from.integer(), from.text(), kind > 0];
     }
   }
 

@@ -1,5 +1,7 @@
 // Listens to the browser: the network goes away or comes back, the page is shown again, the page is being left.
 
+import { leavePage } from "./indexeddb.js";
+
 /** The browser's limit for the bodies of all `keepalive` requests under way. */
 const KEEPALIVE_BYTES_MAX = 65_536;
 
@@ -13,7 +15,9 @@ export function listen(signal, look, attempts, fetch) {
   // In the capture phase, because some of these events are dispatched at the document.
   const on = (type, act) => addEventListener(type, act, { signal, capture: true });
   for (const type of ["offline", "online", "pageshow", "visibilitychange", "resume"]) on(type, look);
-  on("pagehide", () => {
+  on("pagehide", ({ persisted }) => {
+    // Chromium finishes the transactions of a page in the back/forward cache, and Firefox keeps no page with a lock.
+    if (persisted && navigator.vendor.startsWith("Apple")) leavePage();
     let room = KEEPALIVE_BYTES_MAX;
     for (const { left: [url, init] = [] } of attempts.values()) {
       if (!(init?.body?.length <= room)) continue;

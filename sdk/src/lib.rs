@@ -4,8 +4,8 @@
 //! is in `sdk/js/`, where it takes a fraction of the bytes; nothing is decided there. Each outbox has an instance of
 //! the module. When an outbox ends, its memory goes with it, and a trap ends no other outbox.
 //!
-//! How the host makes a call: it writes the input at [`semel_input`], calls [`semel_call`], and reads the output of
-//! [`semel_length`] bytes before the next call. [`host`] describes both.
+//! How the host makes a call: it writes the input at [`semel_input`], calls [`semel_call`], and reads the output before
+//! the next call. [`host`] describes both.
 //!
 //! Invariants:
 //! - Nothing is decided here either. The machine decides what to store, when to send, and what an answer means.
@@ -30,12 +30,12 @@ type Held = session::Host;
 struct Module {
     host: Held,
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Option<Vec<u8>>,
 }
 
 thread_local! {
     static MODULE: RefCell<Module> =
-        const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: Vec::new() }) };
+        const { RefCell::new(Module { host: Held::new(), input: Vec::new(), output: None }) };
 }
 
 /// The largest input buffer, in bytes, that is kept for the next call.
@@ -53,25 +53,19 @@ pub extern "C" fn semel_input(length: usize) -> *mut u8 {
     })
 }
 
-/// Makes the call that the first `length` bytes of the input describe. Returns where the output is.
+/// Makes the call that the first `length` bytes of the input describe. Returns where the output is; null if the input
+/// could not be read.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "_call")]
 pub extern "C" fn semel_call(length: usize) -> *const u8 {
     MODULE.with_borrow_mut(|module| {
         let Module { host, input, output } = module;
-        *output = input.get(..length).and_then(|input| host.call(input)).unwrap_or_default();
+        *output = input.get(..length).and_then(|input| host.call(input));
         if input.len() > INPUT_KEPT {
             *input = Vec::new();
         }
-        module.output.as_ptr()
+        output.as_ref().map_or(std::ptr::null(), |output| output.as_ptr())
     })
-}
-
-/// The length of the output in bytes. 0: the input could not be read.
-#[allow(unsafe_code)]
-#[unsafe(export_name = "length")]
-pub extern "C" fn semel_length() -> usize {
-    MODULE.with_borrow(|module| module.output.len())
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -81,3 +81,31 @@ test("a page opened beside a cached page of its outbox takes over its request, a
   assert.equal(await tab.evaluate(() => window.told), undefined, "it is another page");
   assert.deepEqual(browser.errors, []);
 });
+
+test("a transaction that is open when its page is left goes on in the back/forward cache", LIMIT, async (t) => {
+  const tab = await browser.tab();
+  t.after(() => tab.close());
+  await tab.waitForFunction(() => window.lab);
+  await tab.evaluate(begin, ["in a transaction", true]);
+  await tab.evaluate(() => {
+    const { transaction: begin } = IDBDatabase.prototype;
+    // A transaction ends when nothing more is asked of it. This one goes on until the page is shown again.
+    IDBDatabase.prototype.transaction = function (...of) {
+      const transaction = begin.apply(this, of);
+      const rows = transaction.objectStore("rows");
+      const goOn = () => void (rows.get("none").onsuccess = told.includes("shown true") ? null : goOn);
+      goOn();
+      transaction.addEventListener("abort", () => told.push("aborted"));
+      window.isOpen = true;
+      return transaction;
+    };
+    semel.fetch("/things", { method: "POST", id: "y" }).then((response) => told.push(`answered ${response.status}`), (error) => told.push(`${error}`));
+  });
+  await tab.waitForFunction(() => window.isOpen);
+  const url = tab.url();
+  // Nothing of this origin is opened meanwhile: it would make the browser discard the page.
+  await tab.goto("about:blank");
+  await tab.evaluate(() => void setTimeout(() => history.back()));
+  await until(() => tab.evaluate((url) => location.href === url && window.told?.includes("answered 200"), url).catch(() => false), "it is answered", LIMIT.timeout);
+  assert.deepEqual(await tab.evaluate(() => told), ["shown true", 'sent "y"', "answered 200"]);
+});

@@ -51,6 +51,39 @@ test("WebKit: a page that is restored from the page cache goes on with its reque
   assert.equal(proxy.changes.size, 2, "each under one id");
 });
 
+test("WebKit: a page that is left in the middle of a transaction does not block the rows for others, and stores its request once it is shown again", LIMIT, async (t) => {
+  const [deposit, last] = [small("left-open", 1), small("left-open", 2)];
+  const { proxy, tab } = await bank.through(t);
+  const page = await tab();
+  const url = await page.evaluate(() => location.href);
+  // A transaction ends when nothing more is asked of it. These go on until the page is shown again.
+  await page.evaluate((last) => {
+    const { transaction: begin } = IDBDatabase.prototype;
+    IDBDatabase.prototype.transaction = function (...of) {
+      const transaction = begin.apply(this, of);
+      const rows = transaction.objectStore("rows");
+      const goOn = () => void (rows.get("none").onsuccess = window.isShownAgain ? null : goOn);
+      goOn();
+      window.isOpen = true;
+      return transaction;
+    };
+    addEventListener("pageshow", () => (window.isShownAgain = true), { capture: true });
+    // After the SDK's own.
+    addEventListener("pagehide", () => void bank.deposit(last));
+  }, last);
+  await begin(page, deposit);
+  await until(() => page.evaluate(() => window.isOpen), "the transaction is open");
+  await page.goto(`${url}?next`);
+  const other = await tab();
+  assert.deepEqual(await pending(other), [], "another tab reads the rows, and the page's are not among them");
+  assert.equal(proxy.changes.size, 0);
+  await page.back();
+  await until(() => page.evaluate(() => window.isShownAgain).catch(() => false), "it is shown again, and not loaded");
+  await until(async () => (await answers(page)).length === 2, "its callers are answered");
+  assert.deepEqual((await answers(page)).map(({ n, status }) => [n, status]), [[deposit.n, 200], [last.n, 200]]);
+  await madeOnce(bank.server, [deposit, last]);
+});
+
 test("WebKit: if the process that stores the rows is killed under a page, its requests run once and are answered", LIMIT, async (t) => {
   const { proxy, tab } = await bank.through(t);
   const page = await tab();
