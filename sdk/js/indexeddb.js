@@ -29,7 +29,7 @@ const CODES = { InvalidStateError: "unavailable", SecurityError: "unavailable", 
 /** The promise of `persist()`, which asks the browser not to delete the rows when space runs out. Asked once. */
 let persisted;
 
-/** For each transaction under way, the function that ends it. */
+/** For each transaction under way, the function that ends it. That of the transaction that has made a store stays: there is one for each store. */
 const open = new Set();
 /** While the page is in the back/forward cache, or about to be: settles once it is shown again. */
 let shown;
@@ -69,8 +69,7 @@ export function indexedDbStore(name, durability, onstorelost) {
     try {
       database = await connecting;
       const transaction = database.transaction(ROWS, mode, { durability });
-      const leave = () => attempt(() => transaction.abort());
-      open.add(leave);
+      const leave = leaving(transaction);
       const result = work(transaction.objectStore(ROWS));
       const ending = new Promise((resolve, reject) => {
         transaction.oncomplete = () => resolve(result?.());
@@ -155,6 +154,13 @@ export function indexedDbStore(name, durability, onstorelost) {
   };
 }
 
+/** Takes in a transaction. Returns the function that ends it, unless it is over already. */
+const leaving = (transaction) => {
+  const leave = () => attempt(() => transaction.abort());
+  open.add(leave);
+  return leave;
+};
+
 /** Calls `act`, and ignores an error: `localStorage` may be missing or forbidden, or a transaction may be over already. */
 function attempt(act) {
   try {
@@ -176,7 +182,7 @@ function connect(from, name, lost, missed) {
     if (!indexedDB) throw new StoreError("store-unavailable", 'no IndexedDB; give a store, or durability: "memory"');
     const request = indexedDB.open(name, VERSION);
     request.onupgradeneeded = () => {
-      request.result.createObjectStore(ROWS);
+      leaving(request.result.createObjectStore(ROWS).transaction);
       if (missed && attempt(() => localStorage.getItem(name))) queueMicrotask(missed);
     };
     request.onerror = () => reject(request.error);

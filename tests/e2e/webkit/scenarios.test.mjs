@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { answers, attempts, begin, first, madeOnce, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
+import { answers, attempts, begin, first, madeOnce, make, numberOf, pending, recovered, small, startBank, unheard } from "../bank.mjs";
 import { gate, until } from "../lossy.mjs";
 import { playSessions } from "../scenarios/sessions.mjs";
 import { play } from "../scenarios/shared.mjs";
@@ -82,6 +82,36 @@ test("WebKit: a page that is left in the middle of a transaction does not block 
   await until(async () => (await answers(page)).length === 2, "its callers are answered");
   assert.deepEqual((await answers(page)).map(({ n, status }) => [n, status]), [[deposit.n, 200], [last.n, 200]]);
   await madeOnce(bank.server, [deposit, last]);
+});
+
+test("WebKit: a page that is left while it makes its store does not keep others from having one, and has it once it is shown again", LIMIT, async (t) => {
+  const deposit = small("left-making", 1);
+  const { proxy, open, blank } = await bank.through(t);
+  // The proxy is new, and with it the name of the store.
+  const page = await blank();
+  const url = await page.evaluate(() => location.href);
+  await page.evaluate(() => {
+    const { createObjectStore: make } = IDBDatabase.prototype;
+    IDBDatabase.prototype.createObjectStore = function (...of) {
+      const rows = make.apply(this, of);
+      const goOn = () => void (rows.get("none").onsuccess = window.isShownAgain ? null : goOn);
+      goOn();
+      window.isMaking = true;
+      return rows;
+    };
+    addEventListener("pageshow", () => (window.isShownAgain = true), { capture: true });
+  });
+  // Not awaited, because the page can be left only after its script has an answer.
+  await page.evaluate((options) => void (window.opening = bank.open(options)), { url: proxy.url });
+  await until(() => page.evaluate(() => window.isMaking), "it makes its store");
+  await page.goto(`${url}?next`);
+  const other = await blank();
+  await open(other);
+  assert.deepEqual(await pending(other), []);
+  await page.back();
+  await until(() => page.evaluate(() => window.isShownAgain).catch(() => false), "it is shown again, and not loaded");
+  await page.evaluate(() => window.opening);
+  assert.equal((await make(page, deposit)).status, 200);
 });
 
 test("WebKit: if the process that stores the rows is killed under a page, its requests run once and are answered", LIMIT, async (t) => {
