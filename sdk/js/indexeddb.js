@@ -51,10 +51,10 @@ export function indexedDbStore(name, durability, onstorelost) {
   /** The changes of the next transaction, each with a function that settles its promise; and the timer that begins the transaction at the latest. */
   const held = [];
   let timer;
-  persisted ??= globalThis.navigator?.storage?.persist?.().catch(() => {});
+  persisted ??= attempt(() => navigator.storage.persist().catch(() => {}));
 
   /** Stops using a connection. Returns whether it was the current one. */
-  const lose = (connecting) => opening === connecting && !(opening = undefined);
+  const lose = (connecting) => opening === connecting && !(opening = null);
 
   /**
    * Makes one transaction. `work(rows)` may return a function that gives the result once the transaction is complete. `left`: how often a failed one is
@@ -146,6 +146,7 @@ export function indexedDbStore(name, durability, onstorelost) {
       }, true),
     async close() {
       begin();
+      await shown;
       isClosed = true;
       (await opening)?.close();
       // Not at once: transactions under way over its connection would never report.

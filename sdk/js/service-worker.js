@@ -44,7 +44,7 @@ export function sendInBackground(options) {
       if (said === HERE) begun = -Infinity;
       if (said !== TAG) return;
       begun = performance.now();
-      event.waitUntil((sending ??= send().finally(() => (sending = undefined))));
+      event.waitUntil((sending ??= send().finally(() => (sending = null))));
     });
   }
 }

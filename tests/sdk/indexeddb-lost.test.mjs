@@ -140,6 +140,49 @@ test("a closed store rejects calls, and one that is closed while it connects aga
   assert.deepEqual(failed, [["store-failed", "store-failed"], false]);
 });
 
+test("a page that is left ends its transactions, begins none, and makes them again once it is shown", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const seen = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    lab.watch(name);
+    let calls = 0;
+    const { promise: called, resolve } = Promise.withResolvers();
+    // Its call comes within the transaction, which then is still open.
+    const changed = store.change("id", () => {
+      calls += 1;
+      resolve();
+      return new Uint8Array([calls]);
+    });
+    await called;
+    lab.leavePage();
+    const later = store.change("later", () => new Uint8Array([3]));
+    // Whatever is begun while the page is away would be open by then.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const away = [(await lab.get(name, "id")) ?? null, (await lab.get(name, "later")) ?? null];
+    lab.showPage();
+    await Promise.all([changed, later]);
+    return { away, rows: [[...(await lab.get(name, "id"))], [...(await lab.get(name, "later"))]], watched: lab.unwatch() };
+  }, name);
+  assert.deepEqual(seen.away, [null, null]);
+  assert.deepEqual(seen.rows, [[2], [3]]);
+  const strict = "rows readwrite strict";
+  assert.deepEqual(seen.watched, [strict, "aborted", strict, strict]);
+});
+
+test("once its page was left and is shown again, a store that is closed still makes the changes that it held", LIMIT, async (t) => {
+  const { tab, name } = await opened(t);
+  const row = await tab.evaluate(async (name) => {
+    const store = await lab.open(name, "strict");
+    lab.leavePage();
+    lab.showPage();
+    const changed = store.change("id", () => new Uint8Array([1]), true);
+    await store.close();
+    await changed;
+    return [...(await lab.get(name, "id"))];
+  }, name);
+  assert.deepEqual(row, [1]);
+});
+
 /** Opens a transaction that ends when `window.free` is called, and shortens every limit of half a minute to 100 ms. */
 const stand = async (name) => {
   const database = await new Promise((resolve) => (indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result)));

@@ -1,6 +1,6 @@
 // The page for the tests of IndexedDB: the store, the SDK, and the database as others reach it, through methods that `watch` does not see.
 
-import { indexedDbStore } from "/js/indexeddb.js";
+import { indexedDbStore, leavePage } from "/js/indexeddb.js";
 import { conformance } from "/sdk/conformance.js";
 import { Semel, StoreError } from "/sdk/index.js";
 
@@ -40,6 +40,9 @@ window.lab = {
     await store.load();
     return store;
   },
+  /** What the SDK does when the page goes into the back/forward cache of WebKit; and what the browser does when it is shown again. */
+  leavePage,
+  showPage: () => void dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })),
   checks: conformance((name) => indexedDbStore(name, "strict")),
   get: (name, id) => within(name, "readonly", (rows) => ended(rows.get(id))),
   put: (name, id, row) => within(name, "readwrite", (rows) => void write.call(rows, row, id)),
