@@ -6,8 +6,8 @@
 //   example.
 // - A change that nobody waits for shares the transaction of the next change, if one comes soon: making several rows durable takes as long as one. Reads and
 //   `close` wait for such changes.
-// - While a page is in the back/forward cache, it has no transaction: WebKit would leave it open there, and block the rows for all other pages. It is made again
-//   once the page is shown.
+// - A page has no transaction while WebKit keeps it in its back/forward cache: the transaction would stay open there, and block the rows for all other pages.
+//   It is made again once the page is shown.
 // - Within a transaction, only its own requests are awaited. Anything else would let it commit half-done.
 // - A lost connection is never used again; the next transaction opens another. A connection that is in the way of a newer version is closed.
 // - A transaction that fails is repeated, at most twice, each time over a new connection. (Twice, because a frame that is made right after WebKit's storage
@@ -31,7 +31,7 @@ let persisted;
 
 /** For each transaction under way, the function that ends it. That of the transaction that has made a store stays: there is one for each store. */
 const open = new Set();
-/** While the page is in the back/forward cache, or about to be: settles once it is shown again. */
+/** While the page is in WebKit's back/forward cache, or about to be: settles once it is shown again. */
 let shown;
 
 /** The page goes into that cache. */

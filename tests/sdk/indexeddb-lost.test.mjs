@@ -156,8 +156,8 @@ test("a page that is left ends its transactions, begins none, and makes them aga
     await called;
     lab.leavePage();
     const later = store.change("later", () => new Uint8Array([3]));
-    // Whatever is begun while the page is away would be open by then.
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    // Takes longer than to hear of the abort and to connect again. Whatever is begun while the page is away is before the reads that follow.
+    await lab.get(name, "id");
     const away = [(await lab.get(name, "id")) ?? null, (await lab.get(name, "later")) ?? null];
     lab.showPage();
     await Promise.all([changed, later]);
