@@ -3,8 +3,10 @@
 // Invariant: screen, driver and browser have a process group each, so that all processes of one can be killed at once.
 
 import { execFile, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { findWebKit } from "../../../scripts/setup/webkit.mjs";
@@ -14,8 +16,10 @@ import { until } from "../lossy.mjs";
 import { startSession } from "./webdriver.mjs";
 
 const execute = promisify(execFile);
-/** How long the screen, and the driver, may take to start. */
+/** How long the screen, the browser and the driver may each take to start. */
 const START_MS_MAX = 60_000;
+/** Services of the system have lower ports. */
+const PORT_MIN = 10_000;
 const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
 
 /**
@@ -40,13 +44,22 @@ export async function browseWebKit(after, { share, isPrivate } = {}) {
   return { browser, killNetwork, pageProcesses };
 }
 
+/** Starts the browser first, then the driver: a driver that starts the browser itself takes a port for it that another program may get meanwhile. */
 async function launch(env, args) {
-  const port = await unusedPort();
-  const { child, kill } = begin("WebKitWebDriver", [`--port=${port}`], { stdio: "ignore", env });
-  const url = `http://127.0.0.1:${port}`;
-  await until(() => fetch(`${url}/status`).then(() => true, () => false), "the driver listens", START_MS_MAX);
-  const send = await startSession(url, { "webkitgtk:browserOptions": { binary: "gjs", args } });
-  return { send, kill, pid: child.pid };
+  const [own, control] = [await unusedPort(), await unusedPort()];
+  const target = `127.0.0.1:${own}`;
+  const begun = [begin("gjs", args, { stdio: "ignore", env: { ...env, WEBKIT_INSPECTOR_SERVER: target } })];
+  const kill = () => Promise.all(begun.map(({ kill }) => kill()));
+  try {
+    await until(() => listens(own), "the browser listens", START_MS_MAX);
+    begun.push(begin("WebKitWebDriver", [`--port=${control}`, `--target=${target}`], { stdio: "ignore", env }));
+    await until(() => listens(control), "the driver listens", START_MS_MAX);
+    const send = await startSession(`http://127.0.0.1:${control}`);
+    return { send, kill, pid: begun[0].child.pid };
+  } catch (error) {
+    await kill();
+    throw error;
+  }
 }
 
 /** Starts a program in its own process group. Returns the process, and what ends the whole group. */
@@ -63,11 +76,28 @@ function begin(path, args, options) {
   return { child, kill };
 }
 
-/** Chosen here, because the driver doesn't tell which port it has chosen itself. */
+/**
+ * Chosen here, because neither browser nor driver tells which port it has chosen itself. It is not one of those that the system gives to whoever asks
+ * for any: such a port may be another program's before ours listens at it.
+ */
 async function unusedPort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  const range = await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8");
+  const given = Number.parseInt(range, 10);
+  for (;;) {
+    const port = randomInt(PORT_MIN, given);
+    if (!(await listens(port))) return port;
+  }
+}
+
+/** Resolves to whether a program listens at this port. */
+async function listens(port) {
+  const socket = connect(port, "127.0.0.1");
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
 }
