@@ -2,7 +2,7 @@
 //!
 //! Invariant: the rows of a session that is known here are those that the tables will have once all that waits is written.
 
-use super::{PRINT, Shape, number};
+use super::shape::{self, PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
 use crate::server::storage::record::Outcome;
 use crate::server::storage::sessions::rows;
@@ -97,7 +97,7 @@ impl Places {
                 };
                 let (mut own, mut over) = (Vec::new(), Vec::new());
                 for (seq, _, outcome, fingerprint) in executed.iter().filter(|each| is_alike(each)) {
-                    let row = |gone| super::row(fingerprint, &[*seq, gone], &[&outcome.body]);
+                    let row = |gone| shape::row(fingerprint, &[*seq, gone], &[&outcome.body]);
                     match gone.next() {
                         Some(gone) => over.push(row(gone)),
                         None => own.push(row(0)),
@@ -119,7 +119,7 @@ impl Places {
 
 /// Common: session, epoch, clock, status and headers. Each row's bytes: its number, that of the place whose row it replaces, and the body.
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-    let body = format!("substr(column1, {})", super::at(2));
+    let body = format!("substr(column1, {})", shape::at(2));
     let values = ["?1", &number(0), "?2", "?3", "1", PRINT, "?4", "?5", &body];
     let is_gone = format!("session = +?1 AND seq = {}", number(1));
     Shape::new("INSERT OR REPLACE", "semel_places", (rows::COLUMNS, &values), 5, &is_gone)

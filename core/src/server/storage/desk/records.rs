@@ -4,7 +4,7 @@
 
 use super::by_id::ById;
 use super::recent::Recent;
-use super::{PRINT, Shape, number};
+use super::shape::{self, PRINT, Shape, number};
 use crate::fingerprint::Fingerprint;
 use crate::id::RequestId;
 use crate::rules::{Rule, holds};
@@ -140,7 +140,7 @@ struct Executed<'a> {
 /// Stands for a missing instant: no instant is below 0.
 const NONE: i64 = -1;
 /// The position of the id among the bytes of a row. The id of the row that it replaces follows, if there is one.
-const AT_ID: usize = super::at(4);
+const AT_ID: usize = shape::at(4);
 
 impl Executed<'_> {
     /// What the row does not share: first-sent, deadline, and the positions of the last two parts; then the id, `gone`
@@ -155,7 +155,7 @@ impl Executed<'_> {
         let at_carried = AT_ID + id.len() + gone.len();
         let at_body = at_carried + carried.len();
         let numbers = [record.first_sent_s.unwrap_or(NONE), deadline_ms, at_carried as i64, at_body as i64];
-        super::row(fingerprint, &numbers, &[id.as_bytes(), gone.as_bytes(), carried, &outcome.body])
+        shape::row(fingerprint, &numbers, &[id.as_bytes(), gone.as_bytes(), carried, &outcome.body])
     }
 }
 
