@@ -1,4 +1,6 @@
 // Ends what a test file has started together with the file, even if the runner ends the file because it took too long.
+//
+// Invariant: what can't be ended, because it is over already, keeps nothing else from being ended.
 
 let endings;
 
@@ -6,10 +8,18 @@ let endings;
 export function endWithTests(kill) {
   if (!endings) {
     endings = new Set();
-    process.on("exit", () => endings.forEach((end) => end()));
+    process.on("exit", () => endings.forEach(endOne));
     // Without this, a signal would end the process without calling the listeners of `exit`.
     for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
   }
   endings.add(kill);
   return () => endings.delete(kill);
+}
+
+function endOne(kill) {
+  try {
+    kill();
+  } catch (error) {
+    console.error(error);
+  }
 }

@@ -9,6 +9,7 @@ import { readFile, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { startWorkerd } from "../../scripts/setup/workerd.mjs";
 import { workerFolder } from "../../scripts/setup/worker.mjs";
+import { endWithTests } from "./ending.mjs";
 import { stateFolder } from "./folders.mjs";
 import { until } from "./lossy.mjs";
 
@@ -52,7 +53,10 @@ class Server {
   async start() {
     // An object for each start, because the last output of the previous process may arrive during this one.
     const printed = { text: "" };
-    this.#workerd = await startWorkerd({ ...this.#options, onLog: (text) => (printed.text += text) });
+    const ending = new AbortController();
+    const isOver = endWithTests(() => ending.abort());
+    this.#workerd = await startWorkerd({ ...this.#options, signal: ending.signal, onLog: (text) => (printed.text += text) });
+    this.#workerd.exited.then(isOver);
     this.#printed = printed;
   }
 
