@@ -89,6 +89,12 @@ twins! {
     MemoryKept = "memory-kept",
     /// The same for what a key had in memory before it was restored from a backup.
     RestoreKept = "restore-kept",
+    /// A key is put back without what its sessions have taken.
+    PutBackPlaceless = "put-back-placeless",
+    /// A key is put back without the highest epoch that it had given by then.
+    PutBackEpochless = "put-back-epochless",
+    /// After a key was put back, its clients go on with the sessions of before.
+    NamesKept = "names-kept",
     /// A session is idle after half the retention that a restart sets.
     IdleHalved = "idle-halved",
     /// What goes along with a request that is executed elsewhere is not acknowledged.

@@ -90,7 +90,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.batches,
         |plan| &mut plan.together.survives,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 50] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 51] = [
         // These are first: if the run of the outbox fails, a few tries remove them.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
@@ -124,6 +124,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.sessions.probes,
         |plan| &mut plan.sessions.hoards,
         |plan| &mut plan.sessions.administrations,
+        |plan| &mut plan.sessions.restores,
         |plan| &mut plan.requests,
         |plan| &mut plan.curls,
         |plan| &mut plan.strangers,

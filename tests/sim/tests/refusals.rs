@@ -152,6 +152,8 @@ const REFUSED: &[(&str, u64, &str, &[&str])] = &[
     ("elsewhere-too-small", 41, "capacity", &["was told capacity, and there are"]),
     ("elsewhere-too-large", 154, "capacity", &["was told in-flight, and there are"]),
     ("elsewhere-halved", 26, "kept", &["the outcome of ", ", leaves at "]),
+    ("put-back-placeless", 4, "misled", &["is told Some(0), and it is at 3"]),
+    ("put-back-epochless", 4, "epoch", &["s0 gets epoch 1, and keys/0 gave 3 before"]),
     ("idle-halved", 14, "freed", &[" was Ran(", ", and is None"]),
     ("room-too-small", 215, "capacity", &["was told so after "]),
     ("room-too-large", 215, "capacity", &["there are more than 3 records"]),

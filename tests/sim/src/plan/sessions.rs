@@ -1,7 +1,7 @@
 //! What the seed decides about the run of sessions and batches.
 
 use super::for_ever_in_some;
-use super::streams::{of_idling, of_patience, of_sessions, of_sockets};
+use super::streams::{of_idling, of_patience, of_session_backups, of_sessions, of_sockets};
 use fastrand::Rng;
 
 /// The options of the run of sessions and batches. Its faults are as frequent as those of the main run.
@@ -25,6 +25,8 @@ pub struct Sessions {
     pub hoards: usize,
     /// How often an administrator forgets, or deletes a key.
     pub administrations: usize,
+    /// How often a key is put back to a backup.
+    pub restores: usize,
     /// The share of requests on which the handler fails or crashes, in percent.
     pub troubles: u32,
     /// The share of callers that do not wait for long, in percent.
@@ -63,6 +65,7 @@ impl Sessions {
             probes: rng.usize(0..=12),
             hoards: seldom(&mut rng, 1),
             administrations: seldom(&mut rng, 2),
+            restores: restores_of(seed),
             troubles: if rng.bool() { 0 } else { rng.u32(5..=60) },
             impatient: impatient_of(seed),
             retentions_s: others_s(if is_short { [5, 15][rng.usize(0..2)] } else { 86_400 }),
@@ -71,6 +74,11 @@ impl Sessions {
             deadlines: if apart.bool() { 0 } else { apart.u32(30..=100) },
         }
     }
+}
+
+fn restores_of(seed: u64) -> usize {
+    let mut rng = Rng::with_seed(of_session_backups(seed));
+    if rng.u32(0..4) > 0 { 0 } else { rng.usize(1..=3) }
 }
 
 fn impatient_of(seed: u64) -> u32 {

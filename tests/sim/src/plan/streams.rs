@@ -39,6 +39,11 @@ pub(crate) fn of_idling(seed: u64) -> u64 {
     !of_sessions(seed) ^ 0x01D1_E000_0000_0000
 }
 
+/// The seed for backups in that run, likewise.
+pub(crate) fn of_session_backups(seed: u64) -> u64 {
+    !of_sessions(seed) ^ 0x0BAC_4095_0000_0000
+}
+
 /// The seed for impatient callers in that run, likewise.
 pub(super) fn of_patience(seed: u64) -> u64 {
     seed ^ 0x09A7_1E4C_E500_0000

@@ -79,12 +79,7 @@ impl Run {
         let now_ms = self.server.clock_ms(&key, self.now_ms);
         if self.rng.bool() {
             let before_s = now_ms.div_euclid(1000) - self.rng.i64(0..=10);
-            self.release(&key)?;
-            self.note(|| format!("{key} forgets what was last used before {before_s}"));
-            if let Some((before, after)) = self.server.forget(&key, before_s, self.now_ms) {
-                self.oracle.forgot(&key, &before, &after);
-            }
-            return Ok(());
+            return self.forget(&key, before_s);
         }
         let headers = Headers::from_iter([
             ("authorization", "Bearer semel:admin".to_owned()),
@@ -93,6 +88,15 @@ impl Run {
         ]);
         let target = format!("/semel/v1/admin/keys/keys%2F{account}");
         drop(self.deal(&Message { method: "DELETE".to_owned(), target, headers, ..Message::default() })?);
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, key: &str, before_s: i64) -> Result<(), Violation> {
+        self.release(key)?;
+        self.note(|| format!("{key} forgets what was last used before {before_s}"));
+        if let Some((before, after)) = self.server.forget(key, before_s, self.now_ms) {
+            self.oracle.forgot(key, &before, &after);
+        }
         Ok(())
     }
 

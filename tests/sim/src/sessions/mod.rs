@@ -10,6 +10,7 @@
 //! - [`tabs`]: what the tabs do; `faults`: what goes wrong
 //! - `sockets`: what is sent as frames of a socket
 //! - [`batches`]: ordinary requests, many in a frame; [`hands`]: messages by hand; [`hoards`]: many requests at once
+//! - `putting_back`: a key is put back to a backup; `rest`: what is left at the end
 //! - `held`: what is not durable yet, and nobody hears of
 //! - [`server`]: the keys; [`asked`]: requests and their results; [`view`]: what a key stores
 //! - [`oracle`]: what must hold
@@ -29,6 +30,8 @@ mod held;
 mod hoards;
 mod holder;
 mod oracle;
+mod putting_back;
+mod rest;
 mod run;
 mod server;
 mod sockets;

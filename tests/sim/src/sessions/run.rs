@@ -9,6 +9,7 @@ use super::batches::Batcher;
 use super::held::{Held, Waiting};
 use super::holder::{Holder, Rows, Which};
 use super::oracle::Oracle;
+use super::putting_back::Backup;
 use super::server::Server;
 use super::sockets::Sockets;
 use crate::deposits::Trouble;
@@ -17,7 +18,7 @@ use crate::mutant::Mutant;
 use crate::oracle::{Violation, violation};
 use crate::plan::Plan;
 use fastrand::Rng;
-use semel_core::client::session::{Change, Changed, Entry};
+use semel_core::client::session::{Change, Changed};
 use semel_core::client::{Answer, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,6 +83,8 @@ pub(super) enum Event {
     /// What a key holds back becomes durable.
     Release(String),
     Administer(usize),
+    BackUp,
+    PutBack,
     Calm,
     Reopen,
 }
@@ -94,6 +97,11 @@ pub struct Run {
     pub(super) apart: Rng,
     /// For retentions, likewise.
     pub(super) idling: Rng,
+    /// For backups, likewise.
+    pub(super) restoring: Rng,
+    pub(super) backup: Option<Backup>,
+    /// How often the sessions of a key got new names.
+    pub(super) generations: BTreeMap<String, usize>,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     made: u64,
@@ -122,6 +130,9 @@ impl Run {
             rng: Rng::with_seed(!crate::plan::of_sessions(plan.seed)),
             apart: Rng::with_seed(!crate::plan::of_sockets(plan.seed)),
             idling: Rng::with_seed(!crate::plan::of_idling(plan.seed)),
+            restoring: Rng::with_seed(!crate::plan::of_session_backups(plan.seed)),
+            backup: None,
+            generations: BTreeMap::new(),
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,
@@ -202,6 +213,7 @@ impl Run {
                 self.push(at_ms, event(n));
             }
         }
+        self.set_up_backups();
         self.push(sessions.busy_ms * 2 + 1, Event::Calm);
     }
 
@@ -209,7 +221,8 @@ impl Run {
         let names = self.plan.sessions.names;
         // Each name belongs to one user, or one of them would only be refused.
         let (account, name) = (self.rng.usize(0..self.plan.keys), self.rng.usize(0..names));
-        Which { browser: self.rng.usize(0..self.plan.browsers), user: name % 2, account, name: format!("s{name}") }
+        let (browser, user) = (self.rng.usize(0..self.plan.browsers), name % 2);
+        Which { browser, user, account, name: self.name_at(&format!("keys/{account}"), &format!("s{name}")) }
     }
 
     pub(super) fn decide_trouble(&mut self, number: usize) {
@@ -262,6 +275,8 @@ impl Run {
             Event::BatchAnswered(n, answers) => self.batch_answered(n, &answers)?,
             Event::Probe => self.probe()?,
             Event::Hoard(n) => self.hoard(n)?,
+            Event::BackUp => self.back_up()?,
+            Event::PutBack => self.put_back()?,
             Event::Calm => self.calm(),
             Event::Reopen => self.reopen(),
             fault => self.fault(&fault)?,
@@ -368,54 +383,5 @@ impl Run {
     pub(super) fn way_ms(&mut self) -> i64 {
         let is_slow = self.happens_often(SLOW_PERCENT);
         if is_slow { self.plan.delay_ms_max } else { self.plan.delay_ms_max.min(WAY_MS_MAX) }
-    }
-
-    /// What still waits.
-    fn pending(&self) -> String {
-        let mut all = Vec::new();
-        for tab in self.tabs.iter().filter(|tab| tab.is_open) {
-            all.extend(tab.callers.values().map(|number| format!("{number} waits in {}", tab.owner)));
-            if tab.machine.counts().0 > 0 {
-                all.push(format!("{} has {:?} in hand", tab.owner, tab.machine.counts()));
-            }
-        }
-        for rows in &self.rows {
-            let left = rows.entries().filter(|(_, entry)| self.has_room(&entry.session));
-            all.extend(left.map(|(id, entry)| format!("{id} is left at {:?} by {}", entry.place, entry.owner)));
-        }
-        all.extend(self.batchers.iter().filter_map(Batcher::pending));
-        all.join("; ")
-    }
-
-    /// Whether a session may be opened. A key with the most sessions that it may have takes no other.
-    fn has_room(&self, session: &str) -> bool {
-        let mut parts = session.split('\n').skip(1);
-        let (key, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let seen = self.server.seen(key);
-        seen.is_none_or(|seen| {
-            seen.sessions.contains_key(name) || (seen.count as u64) < self.plan.sessions.sessions_max
-        })
-    }
-
-    /// Opens the session of rows that nobody sends again, one at a time, as the application does.
-    fn reopen(&mut self) {
-        let is_left = |entry: &Entry| {
-            let owner = self.tabs.iter().find(|tab| tab.is_open && tab.owner == entry.owner);
-            owner.is_none_or(|owner| owner.is_over && entry.orphaned > 0)
-        };
-        let mut left = None;
-        for (browser, rows) in self.rows.iter().enumerate() {
-            left = left.or_else(|| {
-                let (_, entry) = rows.entries().find(|(_, entry)| is_left(entry) && self.has_room(&entry.session))?;
-                Some((browser, entry.session.clone()))
-            });
-        }
-        let Some((browser, session)) = left else { return };
-        let mut parts = session.split('\n');
-        let (outbox, key, name) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let user = crate::tab::USERS.iter().position(|user| Some(*user) == outbox).unwrap_or(0);
-        let account = key.trim_start_matches("keys/").parse().unwrap_or(0);
-        self.open(Which { browser, user, account, name: name.to_owned() }, false);
-        self.push(self.now_ms + REOPENS_MS, Event::Reopen);
     }
 }

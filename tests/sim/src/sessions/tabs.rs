@@ -188,6 +188,13 @@ impl Run {
                 Action::Pause { ticket, failure } => {
                     let number = self.number_of(tab, ticket);
                     self.note(|| format!("holder-{tab}: pauses at {number:?}, {failure:?}"));
+                    let which = self.tabs[tab].which.clone();
+                    if failure.code == "sequence-gap" && self.oracle.was_put_back(&which.key()) {
+                        // This holder has numbers that its key does not know any more. The next one goes on.
+                        self.close(tab);
+                        self.open(which, false);
+                        return Ok(());
+                    }
                     // The application is told, and the request is still sent.
                     if TOLD_OF.contains(&failure.code.as_str()) {
                         continue;

@@ -20,6 +20,10 @@ impl Oracle {
             if is_deposit {
                 self.never.insert(named);
             }
+            // A place that is refused to be closed because it is fenced does not run either.
+            if let (Aim::Close(place), "fenced") = (&asked.aim, code) {
+                self.never.insert((dealt.key.clone(), place.named()));
+            }
         }
         match &asked.aim {
             Aim::AtPlace(place) => self.said_of_place(dealt, asked, place, reply),
@@ -145,10 +149,7 @@ impl Oracle {
         let what = story.places.get(seq).filter(|taken| taken.epoch == *epoch).map(|taken| &taken.what);
         match (reply.field("state").as_str(), what) {
             ("cancelled", Some(What::Cancelled)) | ("executed", Some(What::Ran(_))) => Ok(()),
-            ("cancelled", None) if is_next => {
-                self.never.insert((dealt.key.clone(), place.named()));
-                self.took_place(dealt, place, What::Cancelled)
-            }
+            ("cancelled", None) if is_next => self.took_place(dealt, place, What::Cancelled),
             (state, what) => violation("lie", format!("{name} {epoch}/{seq} is closed as {state}, and was {what:?}")),
         }
     }

@@ -7,7 +7,7 @@ impl Oracle {
     /// Checks what a caller is told about a wish.
     pub fn told(&mut self, number: usize, got: Got) -> Result<(), Violation> {
         if let Got::Outcome(status, body) = &got
-            && self.outcomes.get(&number.to_string()) != Some(&(*status, body.clone()))
+            && !self.has_been_its_outcome(number, &(*status, body.clone()))
         {
             return violation("outcome", format!("who wanted {number} is told {}", got.line()));
         }
@@ -18,10 +18,23 @@ impl Oracle {
         Ok(())
     }
 
+    fn has_been_its_outcome(&self, number: usize, told: &(u16, Vec<u8>)) -> bool {
+        let undone = self.wishes.get(&number).and_then(|wish| self.undone(&wish.key, number));
+        self.outcomes.get(&number.to_string()) == Some(told) || undone.is_some_and(|all| all.contains(told))
+    }
+
+    /// What the handler answered to a number before its key was put back.
+    fn undone(&self, key: &str, number: usize) -> Option<&Vec<(u16, Vec<u8>)>> {
+        self.undone.get(&(key.to_owned(), number.to_string()))
+    }
+
     /// Checks the result of each wish. `is_left`: whether it is still stored, so that nobody can be told yet.
     pub fn check_end(&self, is_left: &dyn Fn(usize) -> bool) -> Result<(), Violation> {
         for (number, wish) in &self.wishes {
-            let has_run = self.happened.get(&number.to_string()).is_some_and(|(key, _)| *key == wish.key);
+            let ran_as = self.happened.get(&number.to_string()).filter(|(key, _)| *key == wish.key);
+            let has_run = ran_as.is_some();
+            // It was told so, and then its key was put back.
+            let is_void = ran_as.is_some_and(|named| self.never_undone.contains(named));
             // A caller who was told to wait no longer has no answer yet.
             let has_answer = wish.got.iter().any(|got| !matches!(got, Got::Failure(code, _) if code == "gave-up"));
             if !has_answer && wish.is_stored && has_run && !self.has_lost_storage && !is_left(*number) {
@@ -29,8 +42,10 @@ impl Oracle {
             }
             for got in &wish.got {
                 let is_true = match got {
-                    Got::Outcome(..) | Got::Failure(_, Executed::Yes) => has_run,
-                    Got::Failure(_, Executed::No) => !has_run,
+                    Got::Outcome(..) | Got::Failure(_, Executed::Yes) => {
+                        has_run || self.undone(&wish.key, *number).is_some()
+                    }
+                    Got::Failure(_, Executed::No) => !has_run || is_void,
                     Got::Failure(_, Executed::Unknown) => true,
                 };
                 if !is_true {
@@ -51,7 +66,7 @@ impl Oracle {
             "fenced" | "session-unknown" => true,
             "cancelled" => wish.is_given_up,
             "gave-up" => wish.is_impatient,
-            "poisoned" => self.crashes.values().any(|crashes| *crashes > 0),
+            "poisoned" => self.has_undone_crashes || self.crashes.values().any(|crashes| *crashes > 0),
             "store-failed" => plan.fail_store > 0,
             // An administrator may delete the record of a cancellation.
             "outcome-expired" => {
@@ -61,6 +76,13 @@ impl Oracle {
             }
             // A holder in another browser does not know who waits in this one.
             "acknowledged" => plan.browsers > 1 || self.has_lost_storage || !plan.has_locks,
+            // What was given up, or could not be stored, can't be closed if its key does not know the numbers before it any
+            // more. That ends the session for all that its holder has in hand.
+            "sequence-gap" => {
+                let mut of_key = self.wishes.values().filter(|other| other.key == wish.key);
+                let is_closed = plan.fail_store > 0 || self.has_lost_storage || of_key.any(|other| other.is_given_up);
+                self.put_back.contains(&wish.key) && is_closed
+            }
             "outcome-lost" => self.has_lost_storage || !plan.has_locks,
             _ => false,
         };

@@ -4,6 +4,7 @@
 //! - `tables`: what must hold for what a key keeps of its sessions
 //! - `starts`: what must hold for the counts of started suspects
 //! - `answers`: whether what is said is true
+//! - `past`: what a key contains that is put back to a backup
 //! - `ending`: what must hold for a run that has ended
 //!
 //! Invariants:
@@ -13,6 +14,7 @@
 
 mod answers;
 mod ending;
+mod past;
 mod starts;
 mod tables;
 
@@ -22,6 +24,8 @@ use crate::deposits::outcome;
 use crate::oracle::{Got, Violation, violation};
 use crate::plan::Plan;
 use crate::snapshot::Effect;
+use past::OfKey;
+pub use past::Past;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of a place.
@@ -80,6 +84,12 @@ pub struct Oracle {
     happened: BTreeMap<String, (String, String)>,
     /// The handler's answer to each number.
     outcomes: BTreeMap<String, (u16, Vec<u8>)>,
+    /// The handler's answers to each number whose effect is gone since its key was put back, by key and number.
+    undone: OfKey<Vec<(u16, Vec<u8>)>>,
+    /// What was said to never run before its key was put back, which may make it void, by key and name.
+    never_undone: BTreeSet<(String, String)>,
+    /// Whether the handler may have crashed on something of which its key does not know any more.
+    has_undone_crashes: bool,
     /// What ran, by key and name.
     ran: BTreeSet<(String, String)>,
     /// What never ran, as was said, by key and name.
@@ -90,6 +100,8 @@ pub struct Oracle {
     dead: BTreeSet<(String, String, i64)>,
     /// The ids that were acknowledged, by key and id.
     acked: BTreeSet<(String, String)>,
+    /// The keys that were put back.
+    put_back: BTreeSet<String>,
     wishes: BTreeMap<usize, Wish>,
     has_lost_storage: bool,
     /// What happened at least once.
@@ -107,11 +119,15 @@ impl Oracle {
             given: BTreeMap::new(),
             happened: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            undone: BTreeMap::new(),
+            never_undone: BTreeSet::new(),
+            has_undone_crashes: false,
             ran: BTreeSet::new(),
             never: BTreeSet::new(),
             crashes: BTreeMap::new(),
             dead: BTreeSet::new(),
             acked: BTreeSet::new(),
+            put_back: BTreeSet::new(),
             wishes: BTreeMap::new(),
             has_lost_storage: false,
             seen: BTreeSet::new(),
@@ -299,7 +315,11 @@ impl Oracle {
             return violation(kind, format!("{name} is at {}, and {epoch}/{seq} is taken", story.last));
         }
         story.last = *seq;
+        let runs_never = !matches!(what, What::Ran(_));
         story.places.insert(*seq, Taken { epoch: *epoch, what });
+        if runs_never {
+            self.never.insert((dealt.key.clone(), place.named()));
+        }
         Ok(())
     }
 
@@ -334,7 +354,11 @@ impl Oracle {
             return violation("reserved", "a request of a batch had a header that is not for it");
         }
         let is_answered = dealt.refusal.is_none() && !dealt.has_crashed;
-        for id in &dealt.acks {
+        // What is not recorded is not acknowledged, even if it runs along with the acknowledgement.
+        let is_recorded = |id: &&String| {
+            dealt.before.ids.rows.get(*id).is_some_and(|row| matches!(row.state, "executed" | "poisoned"))
+        };
+        for id in dealt.acks.iter().filter(is_recorded) {
             let row = dealt.after.ids.rows.get(id).filter(|row| row.principal == dealt.principal && row.is_record());
             if let Some(row) = row.filter(|_| is_answered) {
                 return violation("unacknowledged", format!("{id} was acknowledged along with a batch: {row:?}"));

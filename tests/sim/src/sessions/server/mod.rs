@@ -3,6 +3,7 @@
 //! - [`Server`]: all keys, and what happens to them; requests that come alone
 //! - `batch`: batches and frames
 //! - `key`: one key, and the faults of its storage
+//! - `putting_back`: a key goes back to a backup
 //!
 //! Invariants:
 //! - A batch is handled as in `batches.js`: in one commit, or one by one if that crashes, if the storage fails, or if
@@ -12,6 +13,7 @@
 
 mod batch;
 mod key;
+mod putting_back;
 
 use self::key::Keyed;
 use super::asked::{Asked, Dealt};
@@ -24,6 +26,7 @@ use crate::plan::Plan;
 use crate::snapshot::effects_after;
 use crate::stored::{self, When};
 use fastrand::Rng;
+pub use putting_back::Copy;
 use semel_core::message::Method;
 use semel_core::server::edge::router::{self, Route};
 use semel_core::server::{Access, Config, Gate};
@@ -69,7 +72,7 @@ impl Server {
         }
     }
 
-    fn is_twin(&self, twin: Twin) -> bool {
+    pub fn is_twin(&self, twin: Twin) -> bool {
         self.mutant == Some(Mutant::Twin(twin))
     }
 
