@@ -70,6 +70,21 @@ fn a_sweep_starts_over_no_sooner_than_ten_seconds_after_its_end() {
 }
 
 #[test]
+fn after_a_walk_the_key_wakes_for_the_first_record_that_may_leave_wherever_it_lies() {
+    let mut world = world();
+    let mut sent_s = Vec::new();
+    for id in ["m", "z", "a"] {
+        sent_s.push(world.wall_s());
+        world.send(&change(id).first_sent_s(world.wall_s())).is_executed(200);
+        world.pass_s(100);
+    }
+    world.pass_s(RETENTION_S - 299);
+    sweep(&mut world);
+    assert_eq!(world.rows(), 2, "the first has left");
+    assert_eq!(world.wakes_at_without_registry(), sent_s.get(1).map(|sent_s| (sent_s + RETENTION_S + 1) * 1000));
+}
+
+#[test]
 fn a_record_that_comes_behind_a_sweep_under_way_is_due_in_its_own_time() {
     let mut world = world();
     for n in 0..=SWEEP_ROWS {
