@@ -145,6 +145,8 @@ twins! {
     ElsewhereDedupByMachine = "elsewhere-dedup-by-machine",
     /// A call that lasted too long is dated as if the clock had not jumped, so a probe proves too early.
     ElsewhereLateUndated = "elsewhere-late-undated",
+    /// An attempt is from the future by the clock of the machine, and not of the key.
+    ElsewhereAheadByMachine = "elsewhere-ahead-by-machine",
     /// Each attempt of the SDK after the first says that the request was first sent later.
     FirstSentPerAttempt = "first-sent-per-attempt",
 }

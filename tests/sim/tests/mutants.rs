@@ -159,6 +159,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("elsewhere-clock-forgotten", 288, "clock"),
     ("elsewhere-dedup-by-machine", 1_632, "again"),
     ("elsewhere-late-undated", 4_856, "again"),
+    ("elsewhere-ahead-by-machine", 112, "answer"),
     ("first-sent-per-attempt", 0, "first-sent"),
     ("elsewhere-no", 9, "lie"),
     ("elsewhere-yes", 1, "lie"),

@@ -91,6 +91,12 @@ impl Call {
         self
     }
 
+    /// The same without the lines of a header.
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|each| each != name);
+        self
+    }
+
     /// The same with a request id.
     pub fn id(self, id: &str) -> Self {
         self.header("idempotency-key", quoted(id))

@@ -30,6 +30,7 @@ mod waiting;
 use crate::plan::Plan;
 use history::History;
 pub use past::Past;
+pub use rows::AHEAD_MS;
 use semel_core::client::Answered;
 use semel_core::problem::Executed;
 use std::collections::{BTreeMap, BTreeSet};

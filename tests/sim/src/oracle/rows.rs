@@ -6,8 +6,8 @@ use crate::snapshot::Row;
 
 /// How long a tombstone outlives the latest deadline.
 const GRACE_MS: i64 = 60_000;
-/// The furthest that a deadline may lie ahead.
-const AHEAD_MS: i64 = 120_000;
+/// The furthest that a deadline, or a first-sent, may lie ahead of the key's clock.
+pub const AHEAD_MS: i64 = 120_000;
 
 impl Oracle {
     pub(super) fn check_rows(&mut self, key: &str, exchange: &Exchange, now_ms: i64) -> Result<(), Violation> {

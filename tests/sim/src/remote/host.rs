@@ -202,10 +202,12 @@ impl Run {
         }
         let is_unknown = matches!(follows, Some(Some((_, Ended::Unknown(_), _))));
         let mistimed = self.mistime(asked, is_unknown);
+        let refused = self.too_early_by_machine(asked);
+        let call = refused.as_ref().unwrap_or(&asked.call);
         let world = &mut self.object.world;
         let reply = match &follows {
-            None => world.wait(&asked.call),
-            Some(None) => world.send(&asked.call),
+            None => world.wait(call),
+            Some(None) => world.send(call),
             Some(Some((sent, Ended::Answered(_), _))) if is_lost => {
                 world.settle(&asked.call, sent, Ended::Unknown("lost".to_owned()))
             }

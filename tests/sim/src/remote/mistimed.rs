@@ -5,9 +5,11 @@
 //!   time that it had before.
 //! - While commits are held back, nothing is wrong: what is written here would be lost with them.
 
-use super::asked::{Asked, Route, State, id_of};
+use super::asked::{Asked, Errand, Route, State, id_of};
 use super::run::Run;
 use crate::mutant::{Mutant, Twin};
+use crate::oracle::AHEAD_MS;
+use semel_support::Call;
 
 /// Which row a mutant changes.
 const THAT: &str = "WHERE state = 7 AND id =";
@@ -46,5 +48,14 @@ impl Run {
             }
             _ => None,
         }
+    }
+
+    /// What a mutant takes for this attempt if it is from the future by the clock of the machine.
+    pub(super) fn too_early_by_machine(&self, asked: &Asked) -> Option<Call> {
+        let is_ahead = |first_sent_s: i64| first_sent_s * 1000 > self.wall_ms() + AHEAD_MS;
+        let first_sent_s = self.wishes[asked.wish].first_sent_s.filter(|first_sent_s| is_ahead(*first_sent_s))?;
+        let is_wrong = self.is_twin(Twin::ElsewhereAheadByMachine) && asked.errand == Errand::Request;
+        let from_s = self.object.clock_ms.div_euclid(1000).max(first_sent_s);
+        is_wrong.then(|| asked.call.clone().without("semel-first-sent").first_sent_s(from_s + AHEAD_MS / 1000 + 1))
     }
 }

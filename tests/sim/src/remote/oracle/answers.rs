@@ -1,9 +1,9 @@
 //! Checks that what is said is true, and as much as can be said.
 
 use super::{Oracle, Story};
-use crate::oracle::{Violation, violation};
+use crate::oracle::{AHEAD_MS, Violation, violation};
 use crate::remote::asked::{Asked, Dealt, Errand, Route, State};
-use semel_support::{Reply, START_MS};
+use semel_support::{Call, Reply, START_MS};
 
 /// The codes for somebody who asks under an id that belongs to another principal or body.
 const TO_STRANGERS: [&str; 4] = ["fingerprint-mismatch", "unavailable", "in-flight", "locked"];
@@ -24,7 +24,7 @@ impl Oracle {
             return violation("outcome", format!("what came of it was not recorded: {}", what()));
         }
         // What was sent by a clock that has gone back since is from the future.
-        if self.has_jumps && code == "key-invalid" {
+        if code == "key-invalid" && is_from_the_future(&asked.call, reply) {
             return Ok(());
         }
         let is_due = match (asked.errand, is) {
@@ -189,4 +189,13 @@ impl Oracle {
         }
         Ok(())
     }
+}
+
+/// Whether an attempt names an instant that is too far ahead of the clock in its answer.
+fn is_from_the_future(call: &Call, reply: &Reply) -> bool {
+    let headers = call.headers();
+    let number = |text: &str| text.parse::<i64>().ok();
+    let first_sent_s = headers.get("semel-first-sent").and_then(|date| date.strip_prefix('@')).and_then(number);
+    let deadline_ms = headers.get("semel-deadline").and_then(number);
+    first_sent_s.map(|first_sent_s| first_sent_s * 1000).max(deadline_ms) > Some(reply.now_ms() + AHEAD_MS)
 }

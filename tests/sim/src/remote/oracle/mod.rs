@@ -87,7 +87,6 @@ struct Story {
 /// The oracle.
 pub struct Oracle {
     dedup_ms: i64,
-    has_jumps: bool,
     pub(super) records_max: u64,
     pub(super) tombstones_max: u64,
     /// The shortest retention that is ever set, in ms.
@@ -108,7 +107,6 @@ impl Oracle {
         let Options { records_max, tombstones_max, retentions_s: [one, other], .. } = *options;
         Self {
             dedup_ms: options.dedup_s * 1000,
-            has_jumps: options.jumps > 0,
             records_max,
             tombstones_max,
             retention_ms_min: one.min(other).saturating_mul(1000),
