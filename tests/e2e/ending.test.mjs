@@ -7,15 +7,16 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { until } from "./lossy.mjs";
 
+/** A file that fails before it tells its number would be waited for. */
+const LIMIT = { timeout: 60_000 };
 const FOLDER = fileURLToPath(new URL(".", import.meta.url));
-const GROUP = `const begin = () => spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
-  const killGroup = ({ pid }) => process.kill(-pid, "SIGKILL");`;
 const FILES = {
   "a process is ended with its file, although one that was started before it is gone": `
     import { spawn } from "node:child_process";
     import { once } from "node:events";
     import { endWithTests } from "./ending.mjs";
-    ${GROUP}
+    const begin = () => spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
+    const killGroup = ({ pid }) => process.kill(-pid, "SIGKILL");
     const [gone, lasting] = [begin(), begin()];
     for (const each of [gone, lasting]) endWithTests(() => killGroup(each));
     killGroup(gone);
@@ -29,7 +30,7 @@ const FILES = {
 };
 
 for (const [name, source] of Object.entries(FILES)) {
-  test(name, async () => {
+  test(name, LIMIT, async () => {
     const file = spawn(process.execPath, ["--input-type=module", "-e", `${source}\nsetInterval(() => {}, 1000);`], { cwd: FOLDER, stdio: ["ignore", "pipe", "ignore"] });
     const [line] = await once(file.stdout.setEncoding("utf8"), "data");
     const pid = Number(line);

@@ -66,7 +66,14 @@ async function launch(env, args) {
 function begin(path, args, options) {
   const child = spawn(path, args, { detached: true, ...options });
   const ended = new Promise((resolve, reject) => child.on("exit", resolve).on("error", reject));
-  const killGroup = () => process.kill(-child.pid, "SIGKILL");
+  const killGroup = () => {
+    try {
+      process.kill(-child.pid, "SIGKILL");
+    } catch ({ code, message }) {
+      // It has ended by itself. Why it had to be ended matters more.
+      if (code !== "ESRCH") throw new Error(`${path} can't be ended: ${message}`);
+    }
+  };
   const isOver = endWithTests(killGroup);
   const kill = async () => {
     killGroup();

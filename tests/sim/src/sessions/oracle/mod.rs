@@ -354,7 +354,7 @@ impl Oracle {
             return violation("reserved", "a request of a batch had a header that is not for it");
         }
         let is_answered = dealt.refusal.is_none() && !dealt.has_crashed;
-        // What is not recorded is not acknowledged, even if it runs along with the acknowledgement.
+        // Only what has ended is acknowledged, and what runs along with the acknowledgement has not.
         let is_recorded = |id: &&String| {
             dealt.before.ids.rows.get(*id).is_some_and(|row| matches!(row.state, "executed" | "poisoned"))
         };
