@@ -5,6 +5,7 @@
 
 import assert from "node:assert/strict";
 import { browse } from "./browser.mjs";
+import { orEnd } from "./ending.mjs";
 import { startLossy } from "./lossy.mjs";
 import { serve } from "./server.mjs";
 
@@ -13,7 +14,7 @@ const RETRY_INTERVAL_MS = 50;
 /** Starts it. `after` is node:test's. `start`: starts a browser, Chromium by default. `more`: further options of the server. */
 export async function startBank(after, { start = browse, ...more } = {}) {
   const server = await serve(after, "ledger", {}, more);
-  const browser = await start(after);
+  const browser = await orEnd(start(after), () => server.kill());
   /** Makes a proxy for a test, and tabs with an outbox that sends through it. Each proxy has its own origin, and so its own outbox. */
   const through = async (t, faults = {}) => {
     const proxy = await startLossy({ target: () => server.url, seed: 23, ...faults });

@@ -16,6 +16,19 @@ export function endWithTests(kill) {
   return () => endings.delete(kill);
 }
 
+/**
+ * Resolves to what `begun` does. If that fails, first ends what was begun before, by `kill`: Node calls no listeners of `exit` for a test file that fails
+ * before its first test.
+ */
+export async function orEnd(begun, kill) {
+  try {
+    return await begun;
+  } catch (error) {
+    await kill();
+    throw error;
+  }
+}
+
 function endOne(kill) {
   try {
     kill();

@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { findWebKit } from "../../../scripts/setup/webkit.mjs";
 import { drive } from "../driven.mjs";
-import { endWithTests } from "../ending.mjs";
+import { endWithTests, orEnd } from "../ending.mjs";
 import { until } from "../lossy.mjs";
 import { startSession } from "./webdriver.mjs";
 
@@ -31,11 +31,12 @@ export async function browseWebKit(after, { share, isPrivate } = {}) {
   const [number] = await once(screen.child.stdio[3], "data", { signal: AbortSignal.timeout(START_MS_MAX) });
   const env = { ...process.env, DISPLAY: `:${String(number).trim()}`, GDK_BACKEND: "x11" };
   let group;
-  const browser = await drive(after, async (profile) => {
+  const driven = drive(after, async (profile) => {
     const { send, kill, pid } = await launch(env, [WINDOW, profile, isPrivate ? "private" : String(share ?? "")]);
     group = pid;
     return { send, kill };
   });
+  const browser = await orEnd(driven, screen.kill);
   after(screen.kill);
   /** Does `kill -9` to the process that stores rows and speaks to the network, which iOS sometimes ends. WebDriver then loses its session. */
   const killNetwork = () => execute("pkill", ["-KILL", "-g", String(group), "WebKitNetwork"]);
