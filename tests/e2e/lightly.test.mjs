@@ -99,19 +99,28 @@ export default {
   },
 };`;
 
-test("if effect or record can't be written neither is there, earlier records stay, and the id can be sent again", { timeout: 60_000 }, async () => {
+/** A server of that ledger, with what a test asks of it. */
+async function breaking() {
   const folder = await mkdtemp(join(tmpdir(), "semel-broken-"));
   after(() => rm(folder, { recursive: true, force: true }));
   await cp(workerFolder("ledger"), folder, { recursive: true });
   await rename(join(folder, "index.js"), join(folder, "ledger.js"));
   await writeFile(join(folder, "index.js"), BROKEN);
   const server = await serve(after, "ledger", {}, { folder });
-  const deposit = (account, id, firstSent = Math.floor(Date.now() / 1000)) =>
-    server.send("POST", `/accounts/${account}/deposit`, { id, body: '{"amount":5}', firstSent });
+  const deposit = (account, attempt) => server.send("POST", `/accounts/${account}/deposit`, { body: '{"amount":5}', ...attempt });
   const balance = async (account) => (await server.send("GET", `/accounts/${account}`)).json.balance;
-  for (const [table, reason] of [["semel_records", /storage failed: the disk is not there/], ["account", /the object failed: Error: the storage failed between two writes/]]) {
-    const [alice, bob, first, second] = [`alice-${table}`, `bob-${table}`, randomUUID(), randomUUID()];
-    for (const [account, id] of [[alice, first], [bob, randomUUID()]]) assert.equal((await deposit(account, id)).semel, "executed");
+  return { server, deposit, balance };
+}
+
+/** Where the storage fails, and what the log then says. */
+const breaks = (recorded) => [[recorded, /storage failed: the disk is not there/], ["account", /the object failed: Error: the storage failed between two writes/]];
+
+test("if effect or record can't be written neither is there, earlier records stay, and the id can be sent again", { timeout: 60_000 }, async () => {
+  const { server, deposit, balance } = await breaking();
+  const named = () => ({ id: randomUUID(), firstSent: Math.floor(Date.now() / 1000) });
+  for (const [table, reason] of breaks("semel_records")) {
+    const [alice, bob, first, second] = [`alice-${table}`, `bob-${table}`, named(), named()];
+    for (const [account, attempt] of [[alice, first], [bob, named()]]) assert.equal((await deposit(account, attempt)).semel, "executed");
     await server.send("POST", `/breaks/${table}`);
     const refused = await deposit(alice, second);
     assert.deepEqual([refused.status, refused.semel, refused.json.executed, refused.json.retry], [503, "unavailable", "unknown", "same-id"]);
@@ -122,6 +131,26 @@ test("if effect or record can't be written neither is there, earlier records sta
     assert.equal((await deposit(alice, first)).semel, "replayed");
     for (const expected of ["executed", "replayed"]) assert.equal((await deposit(alice, second)).semel, expected);
     assert.deepEqual([await balance(alice), await balance(bob)], [10, 5]);
-    assert.equal((await deposit(bob, randomUUID())).json.balance, 10);
+    assert.equal((await deposit(bob, named())).json.balance, 10);
+  }
+});
+
+test("if effect or place can't be written neither is there, and the place can be sent again", { timeout: 60_000 }, async () => {
+  const { server, deposit, balance } = await breaking();
+  for (const [table, reason] of breaks("semel_places")) {
+    const account = `carol-${table}`;
+    assert.equal((await deposit(account, { id: randomUUID() })).semel, "executed");
+    const taken = await server.send("POST", `/semel/v1/keys/accounts%2F${account}/sessions`, { id: randomUUID(), body: '{"name":"s"}' });
+    const place = (seq) => ({ headers: { "semel-session": `"s";epoch=${taken.json.epoch};seq=${seq}` } });
+    assert.equal((await deposit(account, place(1))).semel, "executed");
+    await server.send("POST", `/breaks/${table}`);
+    const refused = await deposit(account, place(2));
+    assert.deepEqual([refused.status, refused.semel, refused.json.executed, refused.json.retry], [503, "unavailable", "unknown", "same-id"]);
+    await server.line(reason);
+    assert.equal(await balance(account), 10, table);
+    await server.send("POST", "/mends");
+    assert.equal((await deposit(account, place(1))).semel, "replayed");
+    for (const expected of ["executed", "replayed"]) assert.equal((await deposit(account, place(2))).semel, expected);
+    assert.equal(await balance(account), 15);
   }
 });

@@ -4,6 +4,7 @@ use semel_core::message::{Method, Request, Response};
 use semel_core::path::Path;
 use semel_core::server::storage::sql::SqlError;
 use semel_core::server::{Config, Context, Failure, Handler, KeyRule, Sql, State, Value};
+use semel_support::session::take_over;
 use semel_support::{Call, World, post};
 use std::cell::Cell;
 
@@ -105,20 +106,48 @@ fn tables_made_for_a_failing_request_of_a_states_only_handler_are_rolled_back() 
 }
 
 #[test]
+fn a_place_needs_no_savepoint_either_and_one_that_fails_has_stored_no_state() {
+    let mut world = world();
+    world.send(&take_over("takes")).is_taken_over(1, 0);
+    world.send(&post("/add").place(1, 1)).is_executed(200);
+    assert_eq!((STORED.get(), sum(&world), world.database.light.get()), (1, 2, 1));
+    for path in ["/fails", "/rejected"] {
+        world.send(&post(path).place(1, 2)).is_problem(500, "rolled-back", "no", "same-id");
+        assert_eq!((STORED.get(), sum(&world)), (1, 2), "{path}");
+    }
+    world.send(&post("/add").place(1, 2)).is_executed(200);
+    assert_eq!((STORED.get(), sum(&world), world.database.light.get()), (2, 3, 4));
+}
+
+#[test]
 fn the_state_and_the_record_of_a_request_are_stored_together_or_not_at_all() {
     let mut world = world();
     world.send(&post("/unlucky").id("own")).is_problem(503, "unavailable", "unknown", "same-id");
     assert_eq!(sum(&world), 1);
+    atomic_at_each_statement(&mut world, |n| add(&format!("id-{n}")));
+}
+
+#[test]
+fn the_state_and_the_place_of_a_request_are_stored_together_or_not_at_all() {
+    let mut world = world();
+    world.send(&take_over("takes")).is_taken_over(1, 0);
+    world.send(&post("/unlucky").place(1, 1)).is_problem(503, "unavailable", "unknown", "same-id");
+    assert_eq!(sum(&world), 1);
+    atomic_at_each_statement(&mut world, |n| post("/add").place(1, n + 1));
+}
+
+/// Fails each statement of a request in turn; `call` makes the `n`th request, from 0.
+fn atomic_at_each_statement(world: &mut World<Adds>, call: impl Fn(i64) -> Call) {
     for n in 0.. {
-        let id = format!("id-{n}");
-        let before = sum(&world);
-        world.database.fail(n);
-        let is_through = world.send(&add(&id)).status() == 200;
+        let call = call(n);
+        let before = sum(world);
+        world.database.fail(n as u64);
+        let is_through = world.send(&call).status() == 200;
         world.database.fail(u64::MAX);
-        assert_eq!(sum(&world), before + i64::from(is_through), "at statement {n}");
-        let again = world.send(&add(&id));
+        assert_eq!(sum(world), before + i64::from(is_through), "at statement {n}");
+        let again = world.send(&call);
         assert_eq!(again.only("semel-status"), if is_through { "replayed" } else { "executed" });
-        assert_eq!(sum(&world), before + 1, "at statement {n}");
+        assert_eq!(sum(world), before + 1, "at statement {n}");
         if is_through {
             assert!(n > 2, "only {n} statements");
             return;

@@ -236,6 +236,13 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Whether a request of the application writes nothing before its handler has ended and its answer is checked. Tables
+    /// are made before that.
+    pub fn writes_last(&self, loaded: &Loaded) -> bool {
+        let has_tables = loaded.versions == Versions::current(self.handler.tables_version());
+        has_tables && self.handler.has_states_only()
+    }
+
     pub fn create(&self, work: &mut Work<'_>) -> Result<(), SqlError> {
         schema::create(self.sql, work.after.versions)?;
         work.after.versions.engine = schema::SCHEMA_VERSION;

@@ -327,10 +327,8 @@ impl Turn<'_> {
             let problem = Problem::new(Code::Capacity, want);
             return self.refuse(loaded, &problem, Some(identified.id), Aside { sweep: true, ..Aside::default() });
         }
-        // A command may have written something before it is refused, and so may a handler whose tables have to be made first.
-        let is_light = command.is_none()
-            && self.handler.has_states_only()
-            && loaded.versions == Versions::current(self.handler.tables_version());
+        // A command may have written something before it is refused.
+        let is_light = command.is_none() && self.writes_last(loaded);
         let mut work = self.work(loaded);
         let ended: Result<Arc<Outcome>, Undone> = transact(self.sql, is_light, || {
             let outcome = match command {

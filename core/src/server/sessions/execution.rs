@@ -22,7 +22,7 @@ use crate::server::storage::record::Outcome;
 use crate::server::storage::schema::Versions;
 use crate::server::storage::sessions::rows;
 use crate::server::storage::sessions::state::{Session, Taken, TakenState};
-use crate::server::storage::sql::{SqlError, atomically};
+use crate::server::storage::sql::{SqlError, atomically, transact};
 use crate::session::{Numbered, Place, SessionName};
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl Turn<'_> {
             return self.refuse_place(loaded, &Problem::new(Code::Capacity, want), asking, true);
         }
         let mut work = self.work(loaded);
-        let executed: Result<Arc<Outcome>, Undone> = atomically(self.sql, || {
+        let executed: Result<Arc<Outcome>, Undone> = transact(self.sql, self.writes_last(loaded), || {
             self.migrate(loaded.versions)?;
             work.after.versions = Versions::current(self.handler.tables_version());
             let response = self.handler.serve(&mut self.context(), self.arrival.request).map_err(Undone::Failed)?;
