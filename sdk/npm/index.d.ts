@@ -50,8 +50,8 @@ export type ProtocolCode =
  *   it is also `unknown` where WebKit reports that its storage process has ended, because the request may have been stored.
  * - `gave-up`: there was no definitive answer within `giveUpAfterMs`, or the caller stopped waiting for a request that another tab sends. The
  *   request goes on. Outside of sessions, `cause` is why the outbox's last attempt failed: the error that was thrown, or the code of the refusal.
- * - `closed`: `close()` was called, or the wasm module has trapped, for example because memory ran out; then `cause` is the `RuntimeError`. A
- *   stored request goes on at the next `open`; one that is only in memory does not.
+ * - `closed`: `close()` was called, and `cause` is as for `gave-up`; or the wasm module has trapped, for example because memory ran out, and `cause`
+ *   is the `RuntimeError`. A stored request goes on at the next `open`; one that is only in memory does not.
  * - `outcome-lost`: the answer was delivered before, here or in another tab, and is no longer kept; or there is no such request.
  */
 export type ClientCode = "outbox-full" | "store-failed" | "gave-up" | "closed" | "outcome-lost";
