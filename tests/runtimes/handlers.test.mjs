@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { copyFile, cp, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { build } from "esbuild";
@@ -30,7 +29,7 @@ before(async () => {
 
 /** The output of `tsc` for the template, with other sources beside its own, or for another folder. */
 async function compile({ checksLibraries = false, folder = template } = {}) {
-  const tsc = createRequire(join(ROOT, "package.json")).resolve("typescript/bin/tsc");
+  const tsc = join(ROOT, "node_modules/typescript/bin/tsc");
   const printed = await run(process.execPath, [tsc, "-p", folder, "--skipLibCheck", String(!checksLibraries)]).then(() => "", ({ message }) => message);
   return printed.replaceAll(folder, "");
 }

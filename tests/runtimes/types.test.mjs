@@ -1,4 +1,4 @@
-// Tests the types of the packed SDK as TypeScript finds them (imported, required and bundled), and the package's metadata for npm.
+// Tests the types of the packed SDK as TypeScript finds them (imported, required and bundled, by its last two compilers), and the package's metadata for npm.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -27,12 +27,18 @@ function toolOf(root, name, bin) {
   return join(dirname(manifest), require(manifest).bin[bin]);
 }
 
+/** The version of a compiler. */
+const versionOf = (tsc) => `TypeScript ${createRequire(tsc)("../package.json").version}`;
+
 /** The complaints of a tool; empty if it has none. */
 const complaintOf = (promise) => promise.then(() => "", (error) => (error instanceof StepError ? error.message : Promise.reject(error)));
 
-for (const [way, { flags, files }] of Object.entries(WAYS)) {
-  test(`correct application code compiles under --strict, ${way}, and wrong code does not`, LIMIT, async () => {
-    const args = [toolOf(ROOT, "typescript", "tsc"), ...STRICT, ...flags, ...files.map((file) => join(folder, "types", file))];
+/** The native compiler, and the last one in JavaScript. */
+const COMPILERS = [toolOf(ROOT, "typescript", "tsc"), toolOf(RUNTIMES, "typescript-5", "tsc")];
+
+for (const [tsc, [way, { flags, files }]] of COMPILERS.flatMap((tsc) => Object.entries(WAYS).map((each) => [tsc, each]))) {
+  test(`correct application code compiles under --strict, ${way}, and wrong code does not, by ${versionOf(tsc)}`, LIMIT, async () => {
+    const args = [tsc, ...STRICT, ...flags, ...files.map((file) => join(folder, "types", file))];
     assert.equal(await complaintOf(run(process.execPath, args, { cwd: folder })), "");
   });
 }
