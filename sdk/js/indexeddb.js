@@ -15,7 +15,7 @@
 // - Errors are StoreErrors.
 
 import { StoreError } from "./errors.js";
-import { blocked, inTime, STORE_MS_MAX } from "./stores.js";
+import { blocked, inTime, isInDoubt, STORE_MS_MAX } from "./stores.js";
 
 const ROWS = "rows";
 const VERSION = 1;
@@ -82,8 +82,8 @@ export function indexedDbStore(name, durability, onstorelost) {
       // The connection may be broken, and a new one costs little. WebKit: if the storage process has ended, as iOS ends it behind a hidden page, each try of the
       // same document fails with "Connection to Indexed Database server lost. Refresh the page to try again". A document that is made afterwards gets the new
       // process. So the rows are reached through a frame; appending it again makes a new document in it.
-      if (/server lost/.test(error.message)) lost = error;
-      if (lose(connecting) && lost === error) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
+      if (isInDoubt(error)) lost = error;
+      if (lose(connecting) && /server lost/.test(error)) globalThis.document?.head?.append((frame ??= document.createElement("iframe")));
       database?.close();
       if (left && (before !== shown || !(error instanceof StoreError))) return within(mode, work, left - 1, lost);
       throw storeError(lost ?? error);

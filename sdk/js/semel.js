@@ -14,7 +14,7 @@ import { ANSWERED, CLOSED, DELIVERED, GIVE_UP, LEAVE, LOST, Machine, OFFLINE, ON
 import { checked, encodedKey, setupOf } from "./options.js";
 import { listen } from "./page.js";
 import { bodyOf, CHANGES, holders, membersIn, normalised, responseOf, storable } from "./requests.js";
-import { inTime, memoryStore } from "./stores.js";
+import { inTime, isInDoubt, memoryStore } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { given, send } from "./transport.js";
 import { View } from "./view.js";
@@ -280,8 +280,8 @@ export class Outbox extends View {
         const request = this.#described(described);
         const callers = isAwaited ? this.#callersOf(request.requestId) : [];
         // The module says that the request was not sent, which is true for this tab. But unless its id is random, another tab may have sent the same id. The
-        // pattern is of the texts in `failure.rs` and `sending.rs`. If WebKit's storage process has ended, the row may be stored and taken over: see `indexeddb.js`.
-        if (/server lost/.test(failure && cause) || (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn)) failure.splice(1, 2, "unknown", "same-id");
+        // pattern is of the texts in `failure.rs` and `sending.rs`. And the row may be stored all the same, and taken over.
+        if (isInDoubt(failure && cause) || (/ not sent$/.test(failure?.[3]) && !callers[0]?.isDrawn)) failure.splice(1, 2, "unknown", "same-id");
         const error = failure && new SemelError(request.requestId, failure, cause);
         this.#recovered = this.#recovered.filter(([other]) => other !== ticket);
         for (const caller of callers) {

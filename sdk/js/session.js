@@ -19,7 +19,7 @@ import { listen } from "./page.js";
 import { plain } from "./plain.js";
 import { bodyOf, CHANGES, holders, membersIn, normalised, responseOf, storable } from "./requests.js";
 import { Socket } from "./socket.js";
-import { inTime, rowsOf } from "./stores.js";
+import { inTime, isInDoubt, rowsOf } from "./stores.js";
 import { lightBeacon } from "./tabs.js";
 import { sessionsOf } from "./together.js";
 import { given } from "./transport.js";
@@ -321,8 +321,8 @@ class Session {
       },
       deliver: ([ticket, requestId, method, target], isAwaited, outcome, failure, cause) => {
         const call = this.#callers.get(requestId);
-        // The row may be stored, and the next holder may send it: see `indexeddb.js`. Or another holder may have sent it already: see `doubt`.
-        if (/server lost/.test(cause)) failure?.splice(1, 2, "unknown", "same-id");
+        // The row may be stored, and the next holder may send it. Or another holder may have sent it already: see `doubt`.
+        if (isInDoubt(cause)) failure?.splice(1, 2, "unknown", "same-id");
         if (call && !call.isDrawn) failure?.splice(1, 1, "unknown");
         const error = failure && new SemelError(requestId, failure, cause);
         if (ticket === TAKE_OVER) return error ? this.#taking.reject(error) : this.#taking.resolve(JSON.parse(textOf(outcome[2])));

@@ -1,4 +1,4 @@
-// The store in memory, a view of a part of another store, and the time limit of reads.
+// The store in memory, a view of a part of another store, the time limit of reads, and errors that leave a change in doubt.
 
 import { StoreError } from "./errors.js";
 
@@ -6,6 +6,12 @@ import { StoreError } from "./errors.js";
 export const STORE_MS_MAX = 30_000;
 
 export const blocked = () => new StoreError("store-blocked", "no answer: another tab may have it");
+
+/**
+ * Whether a store that fails with this may have made its change: WebKit's storage process has ended, or Chromium could not commit. Its log may contain what it
+ * could not sync.
+ */
+export const isInDoubt = (error) => /server lost|committing transaction/.test(error);
 
 /**
  * Settles as `doing` does. If that takes longer than `ms`, calls `late(reject)`. Used for reads. Not for changes of an application's own store: after a time-out

@@ -47,7 +47,8 @@ export type ProtocolCode =
  * - `outbox-full`: too many requests are pending, or they are too large. This one was neither stored nor sent, so `executed` is `no`. It is
  *   `unknown` for an id of your own and for a hash, because another tab may be sending the same id; and at `onrecovered`.
  * - `store-failed`: the request could not be stored, so it was not sent. `cause` is what the store threw. `executed` is as for `outbox-full`;
- *   it is also `unknown` where WebKit reports that its storage process has ended, because the request may have been stored.
+ *   it is also `unknown` where WebKit reports that its storage process has ended, or Chromium that it could not commit, because the request may have been
+ *   stored.
  * - `gave-up`: there was no definitive answer within `giveUpAfterMs`, or the caller stopped waiting for a request that another tab sends. The
  *   request goes on. Outside of sessions, `cause` is why the outbox's last attempt failed: the error that was thrown, or the code of the refusal.
  * - `closed`: `close()` was called, and `cause` is as for `gave-up`; or the wasm module has trapped, for example because memory ran out, and `cause`

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Rows, Stub, deposit, lost, outbox, problem, until } from "./stub.mjs";
+import { Rows, Stub, deposit, lost, minutes, outbox, problem, until } from "./stub.mjs";
 
 test("an acknowledgement rides on the next request to its key, with the latest deadline of its attempts", async (t) => {
   const store = new Rows();
@@ -64,6 +64,23 @@ test("an outbox acknowledges at once the answers that the outbox before it left"
   ]);
   const told = server.of("acks").flatMap(({ json }) => json.ids.map(({ id, until: latest }) => [id, latest]));
   assert.deepEqual(new Map(told), new Map([...left].map(([id, { deadline }]) => [id, deadline])));
+});
+
+test("an acknowledgement that is refused is not sent by itself any more, until the application resumes what is paused", async (t) => {
+  const [store, server] = [new Rows(), new Stub()];
+  const { semel } = await outbox(t, { store, server });
+  await deposit(semel);
+  await until(async () => (await semel.pending()).length === 0, "it is settled");
+  await semel.close();
+  server.each = (call, serve) => (call.kind === "acks" ? problem(403, "forbidden", { executed: "no", retry: "after-fix" }) : serve());
+  const minute = minutes(t);
+  const { semel: next } = await outbox(t, { store, server });
+  for (let n = 0; n < 3; n += 1) await minute();
+  assert.deepEqual([server.of("acks").length, store.rows.size], [1, 1]);
+  server.each = (_call, serve) => serve();
+  next.resume();
+  await until(() => store.rows.size === 0, "it is acknowledged");
+  assert.equal(server.of("acks").length, 2);
 });
 
 // These tests wait for the five seconds in which an acknowledgement looks for a ride on another request.

@@ -163,13 +163,21 @@ test("behind an endless transaction a call is store-failed, open and pending are
   await page.tab.evaluate(() => semel.close());
 });
 
-// This is as in a worker, which has no frame whose IndexedDB could be used. The row was stored, so the next outbox sends it.
-for (const then of ["never opens", "fails to open with another error"]) {
-  test(`a call that WebKit may have stored when it lost its process is unknown, though the store ${then} after that`, LIMIT, async (t) => {
+const PROCESS_LOST = ["WebKit may have stored when it lost its process", "UnknownError", "Connection to Indexed Database server lost. Refresh the page to try again"];
+
+// This is as in a worker, which has no frame whose IndexedDB could be used. The row was stored, so the next outbox sends it. Where the disk refuses to sync,
+// Chromium 156 says these two, and finds the row once the disk is well.
+for (const [what, name, message, then] of [
+  [...PROCESS_LOST, "never opens"],
+  [...PROCESS_LOST, "fails to open with another error"],
+  ["Chromium may have stored when it could not commit", "UnknownError", "Internal error committing transaction.", "fails to open with another error"],
+  ["Chromium may have stored on a full disk", "QuotaExceededError", "Encountered disk full while committing transaction.", "fails to open with another error"],
+]) {
+  test(`a call that ${what} is unknown, though the store ${then} after that`, LIMIT, async (t) => {
     const page = await opened(t);
-    const error = await page.tab.evaluate(async ([identity, then]) => {
+    const error = await page.tab.evaluate(async ([identity, then, name, message]) => {
       const semel = await lab.outbox({ identity });
-      const lost = new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
+      const lost = new DOMException(message, name);
       const { transaction } = IDBDatabase.prototype;
       // The transaction commits, and is reported as lost.
       IDBDatabase.prototype.transaction = function () {
@@ -193,7 +201,7 @@ for (const then of ["never opens", "fails to open with another error"]) {
       lab.connectAgain();
       await semel.close();
       return error;
-    }, [page.identity, then]);
+    }, [page.identity, then, name, message]);
     assert.deepEqual([error.code, page.sent], ["store-failed", []]);
     await page.tab.evaluate(async (identity) => {
       const { promise, resolve } = Promise.withResolvers();

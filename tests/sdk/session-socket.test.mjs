@@ -280,6 +280,21 @@ test("a session with transport auto goes by HTTP after a socket that opened and 
   assert.deepEqual([server.effects, connections.length, server.frames.length], [["x"], 1, 1]);
 });
 
+test("a session with transport auto goes by HTTP after a proxy has closed its socket at once, and opens one socket a minute", async (t) => {
+  const { semel, server } = await outbox(t);
+  const connections = sockets(t, server);
+  server.each = (call, serve) => (call.frame === undefined ? serve() : "lost");
+  const before = performance.now;
+  let laterMs = 0;
+  t.mock.method(performance, "now", () => before.call(performance) + laterMs);
+  const session = await semel.session("accounts/a", "s", { transport: "auto" });
+  for (const body of ["x", "y"]) await deposit(session, body);
+  assert.deepEqual([server.effects, connections.length], [["x", "y"], 1]);
+  laterMs = 60_000;
+  for (const body of ["z", "w"]) await deposit(session, body);
+  assert.deepEqual([server.effects, connections.length], [["x", "y", "z", "w"], 2]);
+});
+
 test("a session by a socket that never opens pauses with upstream-unreachable, and goes on once the socket opens", async (t) => {
   const { semel, server } = await outbox(t);
   let opens = false;

@@ -4,6 +4,7 @@
 //! - An acknowledgement is done only when the object of its key has answered the request that carried it.
 //! - It carries the latest deadline that any attempt of its id may have.
 //! - It rides on the next request to its key. Without one it is sent by itself, at a constant interval.
+//! - Once that is refused until something is mended, it goes by itself only if the application resumes what is paused.
 
 use super::ACKS_WAITING_MAX;
 use super::in_hand::{Seen, hash};
@@ -31,7 +32,7 @@ struct Waiting {
     was_cancelled: bool,
     /// Whether the row stays because it keeps an answer.
     is_kept: bool,
-    /// When it is sent by itself.
+    /// When it is sent by itself. The highest number: not before it is resumed.
     due_ms: i64,
     /// The attempt that carries it.
     riding: Option<u64>,
@@ -54,15 +55,6 @@ impl Waiting {
     fn count(&self) -> usize {
         1 + usize::from(self.was_cancelled)
     }
-}
-
-/// An acknowledgement that its key has taken.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Done {
-    /// The id of the row.
-    pub row: String,
-    /// Whether the row stays because it keeps an answer.
-    pub is_kept: bool,
 }
 
 /// All acknowledgements that wait, oldest first.
@@ -133,10 +125,9 @@ impl Acknowledgements {
     }
 
     /// Takes note that an attempt has ended. `key`: the key whose object answered it. If it is their key, the
-    /// acknowledgements on it are done and are returned. Otherwise they wait for another ride, and go by themselves at
-    /// `again_ms` at the earliest.
-    pub fn ended(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Vec<Done> {
-        let mut done = Vec::new();
+    /// acknowledgements on it are done: `done` gets the id of each row, and whether the row stays because it keeps an
+    /// answer. Otherwise they wait for another ride, and go by themselves at `again_ms` at the earliest.
+    pub fn ended(&mut self, attempt: u64, key: Option<&str>, again_ms: i64, mut done: impl FnMut(String, bool)) {
         self.waiting.retain_mut(|waiting| {
             if waiting.riding != Some(attempt) {
                 return true;
@@ -144,12 +135,16 @@ impl Acknowledgements {
             waiting.riding = None;
             waiting.due_ms = waiting.due_ms.max(again_ms);
             if key == Some(waiting.key.as_str()) || !holds(Rule::AcknowledgementAnswered) {
-                done.push(Done { row: waiting.row.clone(), is_kept: waiting.is_kept });
+                done(waiting.row.clone(), waiting.is_kept);
                 return false;
             }
             true
         });
-        done
+    }
+
+    /// Lets all go by themselves again that have no ride.
+    pub fn resume(&mut self, now_ms: i64) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.due_ms = waiting.due_ms.min(now_ms));
     }
 
     /// When the next acknowledgement goes by itself.
@@ -229,10 +224,13 @@ mod tests {
         assert_eq!(acks.ride("other", 1), None);
         assert!(acks.ride("k", 2).is_some());
         assert_eq!(acks.ride("k", 3), None);
-        assert_eq!(acks.ended(2, Some("other"), 10), [], "the answer of another key's object proves nothing");
+        let mut done = Vec::new();
+        acks.ended(2, Some("other"), 10, |row, is_kept| done.push((row, is_kept)));
+        assert!(done.is_empty(), "the answer of another key's object proves nothing");
         assert_eq!(acks.due_ms(), Some(10), "and not at once again");
         assert!(acks.ride("k", 4).is_some());
-        assert_eq!(acks.ended(4, Some("k"), 20), [Done { row: "00".into(), is_kept: false }]);
+        acks.ended(4, Some("k"), 20, |row, is_kept| done.push((row, is_kept)));
+        assert_eq!(done, [("00".to_owned(), false)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! - A server's answer that is not definitive never reaches the caller, unless the application gave the request up.
 //! - A report about something that is no longer in hand changes nothing.
 
-use super::acknowledgements::{Acknowledgements, Done, mark};
+use super::acknowledgements::{Acknowledgements, mark};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
@@ -243,7 +243,12 @@ impl Client {
         // The key is percent-encoded, so its quoted form contains no escapes.
         let key = answer.headers.get("semel-key").and_then(header::plain).map(str::to_owned);
         let after_ms = ACK_RIDE_MS.max(verdict::retry_after_ms(&answer));
-        let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), now_ms + after_ms) else { return };
+        // Sent by themselves, acknowledgements wait for whoever mends it, as a paused request does. Otherwise it was the
+        // request that was refused, and nothing is known of those that rode on it.
+        let is_posted = matches!(self.attempts.get(&attempt), Some(InFlight { purpose: Purpose::Acknowledge, .. }));
+        let is_refused = is_posted && answer.member("retry") == Some("after-fix");
+        let again_ms = if is_refused { i64::MAX } else { now_ms + after_ms };
+        let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), again_ms) else { return };
         match purpose {
             Purpose::Request { ticket, aim, sent } => {
                 if let Some(mut request) = self.requests.remove(&ticket) {
@@ -301,6 +306,7 @@ impl Client {
     /// Continues all paused requests.
     pub fn resume_all(&mut self, now_ms: i64) {
         self.requests.iter_mut().for_each(|(_, request)| request.resume(now_ms));
+        self.acks.resume(now_ms);
         self.advance(now_ms);
     }
 
@@ -389,7 +395,7 @@ impl Client {
     fn end(&mut self, attempt: u64, key: Option<&str>, again_ms: i64) -> Option<InFlight> {
         let ended = self.attempts.remove(&attempt)?;
         let mut done = Vec::new();
-        for Done { row, is_kept } in self.acks.ended(attempt, key, again_ms) {
+        self.acks.ended(attempt, key, again_ms, |row, is_kept| {
             if is_kept {
                 // Ticket 0 is no request's, so the report is ignored. If the store fails, the id is acknowledged once
                 // more after the next start.
@@ -397,7 +403,7 @@ impl Client {
             } else {
                 done.push(row);
             }
-        }
+        });
         if !done.is_empty() {
             self.actions.push(Action::Remove(done));
         }

@@ -111,6 +111,44 @@ fn a_posted_acknowledgement_obeys_retry_after() {
     assert_eq!(bench.sent.len(), sent, "POST acks");
 }
 
+#[test]
+fn a_posted_acknowledgement_that_is_refused_waits_for_a_request_to_its_key_or_for_resume_all() {
+    for (status, code) in [(401, "unauthorized"), (403, "forbidden"), (404, "not-found")] {
+        let mut bench = Bench::ready();
+        bench.request("x");
+        bench.answer(outcome("done", bench.server_ms()));
+        bench.pass(ACK_RIDE_MS);
+        bench.answer(by_router(status, code, "no", "after-fix", bench.server_ms()));
+        assert_eq!(bench.client.wakes_at(), None, "{code}: nothing wakes the client for it");
+        bench.pass(86_400_000);
+        assert_eq!((bench.sent.len(), bench.rows.len()), (2, 1), "{code}");
+        bench.client.resume_all(bench.now_ms);
+        bench.drive();
+        assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/acks", "{code}");
+        bench.answer(by_router(status, code, "no", "after-fix", bench.server_ms()));
+        bench.request("y");
+        assert!(
+            bench.last().headers.get("semel-ack").is_some_and(|acks| acks.starts_with("\"x\"")),
+            "{code}: it rides"
+        );
+        bench.answer(outcome("done", bench.server_ms()));
+        assert!(bench.row("x").is_none(), "{code}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_on_a_refused_request_is_posted_by_itself() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.request("y");
+    assert!(bench.last().headers.get("semel-ack").is_some());
+    bench.answer(by_router(413, "too-large", "no", "after-fix", bench.server_ms()));
+    assert_eq!(bench.paused.len(), 1);
+    bench.pass(ACK_RIDE_MS);
+    assert_eq!(bench.last().request.target, "/semel/v1/keys/a%2Fb/acks");
+}
+
 /// A tab that sees another tab's settled row acknowledges it too. The other tab may be faster.
 #[test]
 fn an_acknowledgement_that_another_tab_made_is_not_sent_though_the_id_is_used_again() {
