@@ -4,7 +4,8 @@
 //! - An acknowledgement is done only when the object of its key has answered the request that carried it.
 //! - It carries the latest deadline that any attempt of its id may have.
 //! - It rides on the next request to its key. Without one it is sent by itself, at a constant interval.
-//! - Once that is refused until something is mended, it goes by itself only if the application resumes what is paused.
+//! - Once that is refused until something is mended, it goes by itself again only after something may have been: the
+//!   application has resumed what is paused, or a key has taken a request.
 
 use super::ACKS_WAITING_MAX;
 use super::in_hand::{Seen, hash};
@@ -32,7 +33,7 @@ struct Waiting {
     was_cancelled: bool,
     /// Whether the row stays because it keeps an answer.
     is_kept: bool,
-    /// When it is sent by itself. The highest number: not before it is resumed.
+    /// When it is sent by itself, or [`REFUSED`].
     due_ms: i64,
     /// The attempt that carries it.
     riding: Option<u64>,
@@ -56,6 +57,9 @@ impl Waiting {
         1 + usize::from(self.was_cancelled)
     }
 }
+
+/// Sent by itself only once it is resumed.
+pub const REFUSED: i64 = i64::MAX;
 
 /// All acknowledgements that wait, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -142,9 +146,10 @@ impl Acknowledgements {
         });
     }
 
-    /// Lets all go by themselves again that have no ride.
-    pub fn resume(&mut self, now_ms: i64) {
-        self.waiting.iter_mut().for_each(|waiting| waiting.due_ms = waiting.due_ms.min(now_ms));
+    /// Lets those go by themselves again that were refused.
+    pub fn resume(&mut self, at_ms: i64) {
+        let refused = self.waiting.iter_mut().filter(|waiting| waiting.due_ms == REFUSED);
+        refused.for_each(|waiting| waiting.due_ms = at_ms);
     }
 
     /// When the next acknowledgement goes by itself.

@@ -4,7 +4,7 @@
 //! - A server's answer that is not definitive never reaches the caller, unless the application gave the request up.
 //! - A report about something that is no longer in hand changes nothing.
 
-use super::acknowledgements::{Acknowledgements, mark};
+use super::acknowledgements::{Acknowledgements, REFUSED, mark};
 use super::action::{Action, Answer, Receiver, Ticket};
 use super::clock::ServerClock;
 use super::failure::ClientCode;
@@ -247,7 +247,10 @@ impl Client {
         // request that was refused, and nothing is known of those that rode on it.
         let is_posted = matches!(self.attempts.get(&attempt), Some(InFlight { purpose: Purpose::Acknowledge, .. }));
         let is_refused = is_posted && answer.member("retry") == Some("after-fix");
-        let again_ms = if is_refused { i64::MAX } else { now_ms + after_ms };
+        let again_ms = if is_refused { REFUSED } else { now_ms + after_ms };
+        if key.is_some() {
+            self.acks.resume(now_ms + ACK_RIDE_MS);
+        }
         let Some(InFlight { purpose, .. }) = self.end(attempt, key.as_deref(), again_ms) else { return };
         match purpose {
             Purpose::Request { ticket, aim, sent } => {

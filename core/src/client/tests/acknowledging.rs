@@ -137,6 +137,29 @@ fn a_posted_acknowledgement_that_is_refused_waits_for_a_request_to_its_key_or_fo
 }
 
 #[test]
+fn an_acknowledgement_that_was_refused_is_posted_again_once_another_key_has_answered() {
+    let mut bench = Bench::ready();
+    bench.request("x");
+    bench.answer(outcome("done", bench.server_ms()));
+    bench.pass(ACK_RIDE_MS);
+    bench.answer(by_router(401, "unauthorized", "no", "after-fix", bench.server_ms()));
+    let elsewhere = Draft { target: "/c/d".into(), ..draft("y") };
+    bench.client.request(bench.now_ms, "y".into(), elsewhere, false).unwrap();
+    bench.drive();
+    let attempt = bench.last().attempt;
+    bench.pass(ACK_RIDE_MS - 1);
+    assert_eq!(bench.targets(), ["/a/b?c", "/semel/v1/keys/a%2Fb/acks", "/c/d"], "nothing is known of the token yet");
+    let mut answered = outcome("done", bench.server_ms());
+    answered.headers.retain(|name| name != "semel-key");
+    answered.headers.append("semel-key", "\"c/d\"");
+    bench.answer_to(attempt, answered);
+    bench.pass(ACK_RIDE_MS - 1);
+    assert_eq!(bench.sent.len(), 3, "and not at once");
+    bench.pass(1);
+    assert!(bench.targets().iter().skip(3).any(|target| *target == "/semel/v1/keys/a%2Fb/acks"));
+}
+
+#[test]
 fn an_acknowledgement_on_a_refused_request_is_posted_by_itself() {
     let mut bench = Bench::ready();
     bench.request("x");
