@@ -18,8 +18,8 @@ async function start(t, set = {}) {
   const told = await issuer(t, gives(one));
   const vars = { SEMEL_OPEN: "false", SEMEL_JWKS_URL: told.url, SEMEL_JWT_AUDIENCE: AUDIENCE, ...set };
   const server = await serve((end) => t.after(end), "probe", vars, { reachesLocal: true });
-  const change = (path, by = one) =>
-    server.send("POST", path, { id: randomUUID(), key: '"a"', as: by.token({ sub: "alice", exp: IN_A_WEEK }) }).then(({ semel }) => semel);
+  const change = (path, by = one, claims = {}) =>
+    server.send("POST", path, { id: randomUUID(), key: '"a"', as: by.token({ sub: "alice", exp: IN_A_WEEK, ...claims }) }).then(({ semel }) => semel);
   const putOn = (ms) => server.send("POST", "/probe/clock", { body: String(ms) });
   return { told, server, change, putOn };
 }
@@ -39,6 +39,20 @@ test("a rotated key is accepted after 30 s and the old one refused, and an aged 
   assert.equal(await change("/echo", two), "executed");
   await until(() => told.asked === 3, "it is fetched again");
   end();
+});
+
+test("a token issued after the keys were fetched, with a new one, is told to come again until they may be fetched again, and then accepted", async (t) => {
+  const { told, server, change, putOn } = await start(t);
+  assert.equal(await change("/echo"), "executed");
+  told.answer = gives(two);
+  const nowS = Math.floor(Date.now() / 1000);
+  assert.deepEqual([await change("/echo", two, { iat: nowS }), await change("/echo", two, { iat: nowS - 60 }), told.asked], ["rate-limited", "unauthorized", 1]);
+  await putOn(31 * SECOND_MS);
+  assert.deepEqual([await change("/echo", two, { iat: nowS }), told.asked], ["executed", 2]);
+  // Whoever makes such tokens must not fill the log.
+  assert.equal(await change("/fail", two), "rolled-back");
+  await server.line(/"level":"error"/);
+  assert.equal(server.log.match(/"level":"error"/g).length, 1, server.log);
 });
 
 test("the keys of an issuer that is down hold for a day, and are used again once it is back", async (t) => {

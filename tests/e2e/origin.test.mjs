@@ -260,6 +260,14 @@ test("a method may answer without a body, and without headers", async () => {
   for (const [name, answer] of Object.entries({ bare: { status: 204 }, null: { status: 204, headers: null, body: null } })) assert.deepEqual(await sent(serviceOf(async () => answer, name).send), [204, "", ""]);
 });
 
+test("the length that a method tells is passed on of the answer to a HEAD alone", async () => {
+  const its = serviceOf(async () => ({ status: 200, headers: { "content-length": "5000" } }), "tells");
+  assert.deepEqual(await sent(its.send, { method: "HEAD" }), [200, "content-length:5000\n", ""]);
+  assert.deepEqual(await sent(its.send, { method: "GET" }), [200, "", ""]);
+  // A probe is a GET, whatever it looks for.
+  assert.deepEqual(await sent(its.send, { method: "HEAD", probe: "/orders/1" }), [200, "", ""]);
+});
+
 test("a body of a method that does not end in time, or comes too late, is cancelled", async (t) => {
   for (const lateMs of [0, 30_000]) {
     t.mock.timers.enable({ apis: ["setTimeout", "Date"] });

@@ -67,6 +67,17 @@ test("PROTOCOL.md: the shortest client, a lost answer, another amount and a past
   await isShown(await sent(request, { "idempotency-key": '"late"', "semel-deadline": "0" }), expired);
 });
 
+test("PROTOCOL.md: health is answered as it shows, apart from the instant and from line breaks", async () => {
+  const [shown] = blocksOf("Health");
+  const answer = await fetch(`${server.url}/semel/v1/health`);
+  const now = (answered) => Number(answered["semel-now"]);
+  const compact = ({ headers, body }) => body.replace(/\n */g, "").replace(`"now":${now(headers)}`, '"now":0');
+  const headers = Object.fromEntries(answer.headers);
+  assert.equal(compact({ headers, body: await answer.text() }), compact(shown));
+  for (const name of ["content-type", "semel-status", "cache-control"]) assert.equal(headers[name], shown.headers[name], name);
+  assert.equal(answer.status, 200);
+});
+
 test("PROTOCOL.md: a look-up, an acknowledgement and a cancellation are answered as it shows", async () => {
   await sent(blocksOf("The shortest client")[0]);
   const [lookUp] = blocksOf("Look up");

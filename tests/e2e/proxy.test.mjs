@@ -19,6 +19,10 @@ const ANSWERS = {
   ZIPPED: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "GZIP" }).end(gzipSync('{"zipped":true}')),
   br: (response) => response.writeHead(200, { "content-type": "application/json", "content-encoding": "br" }).end(brotliCompressSync('{"br":true}')),
   "zipped-nothing": (response) => response.writeHead(201, { "content-encoding": "gzip", "content-length": 0 }).end(),
+  "zipped-unsaid": (response) => response.writeHead(201, { "content-encoding": "gzip" }).end(),
+  long: (response) => response.writeHead(200, { "content-length": 1 << 21 }).end(),
+  "zipped-long": (response) => response.writeHead(200, { "content-encoding": "gzip", "content-length": 1000 }).end(),
+  broken: (response) => response.writeHead(500, { "content-length": 1000 }).end(),
   never: () => {},
   half: (response) => response.writeHead(200, { "content-length": 10 }).write("abc"),
   headers: (response) => response.writeHead(200, { connection: "x-named, keep-alive", "x-named": "1", "proxy-authenticate": "Basic", "semel-key": "another", "idempotent-replayed": "true", "x-own": "1" }).end("own"),
@@ -90,8 +94,22 @@ test("an empty answer that claims to be compressed is still an answer", LIMIT, a
   assert.deepEqual([read.status, read.semel, read.text], [201, "read", ""]);
 });
 
+test("the answer to a HEAD has the length that the API tells, unless that is of an encoded body or of no answer to pass on", LIMIT, async () => {
+  const headed = async (what) => {
+    const { status, semel, headers } = await server.send("HEAD", `/${what}`);
+    return [status, semel, headers.get("content-length")];
+  };
+  assert.deepEqual(await headed("long"), [200, "read", String(1 << 21)]);
+  // A GET is answered with the decoded body, whose length nobody has told.
+  assert.deepEqual(await headed("zipped-long"), [200, "read", null]);
+  const [status, semel, length] = await headed("broken");
+  assert.deepEqual([status, semel], [503, "unavailable"]);
+  assert.notEqual(length, "1000");
+});
+
 test("an answer that is late or cut off leaves a change in doubt, and makes a read unavailable", LIMIT, async () => {
-  for (const what of ["never", "half"]) {
+  // Of an empty body that should be gzip, the runtime says what it says of one that was cut off.
+  for (const what of ["never", "half", "zipped-unsaid"]) {
     const answer = await change(impatient, what);
     assert.deepEqual([answer.status, answer.json.code, answer.json.executed], [409, "outcome-unknown", "unknown"], what);
     const read = await impatient.send("GET", `/${what}`);

@@ -196,7 +196,7 @@ impl<H: Handler> Router<H> {
 
     /// The answer to a read of what is executed elsewhere. `ended`: as in [`remote`].
     pub fn read(&self, ended: &Array, (method, headers): (&str, &str), times_ms: (f64, f64)) -> Array {
-        let answer = read(remote::ended(ended)).stamped(wire::instant_ms(times_ms.1), None);
+        let answer = read(remote::ended(ended), &Method::new(method)).stamped(wire::instant_ms(times_ms.1), None);
         self.answer(answer, method, &Headers::from_lines(headers), times_ms)
     }
 

@@ -44,7 +44,7 @@ const UNCACHED = globalThis.Cloudflare?.compatibilityFlags?.cache_option_enabled
 const TEXT = /^($|text\/|application\/(.*[+])?(json|xml|javascript)\b)(?!.*charset=(?!"?utf-?8))/i;
 /** Characters that no recorded header may have. */
 const UNRECORDED = /[^\t -~\x80-\xff]/;
-/** Headers that the engine removes from an answer before it counts the rest. */
+/** Headers that the engine removes from an answer before it counts the rest; of a HEAD's answer it keeps the length. */
 const TAKEN_OUT = /^(content-length|date|server-timing|set-cookie|(access-control|semel)-.*)$/;
 /** How many headers an outcome may have, and how many bytes their names and values may have in all. */
 const HEADERS_MAX = 256;
@@ -173,7 +173,7 @@ async function fetched(fetch, root, { method, path, headers, body }, leftMs) {
     return await inTime(mostMs, async (signal) => {
       const request = new Request(root + path, { method, headers, body, redirect: "manual", signal, ...UNCACHED });
       mayHaveLeft = true;
-      return heardOf(await fetch(request), (_, encoding) => encoding === "gzip" || DECODES_BR);
+      return heardOf(method, await fetch(request), (_, encoding) => encoding === "gzip" || DECODES_BR);
     });
   } catch (error) {
     throw mayHaveLeft ? error : new Unconnected(error);
@@ -184,10 +184,12 @@ async function fetched(fetch, root, { method, path, headers, body }, leftMs) {
  * The result of a call that was answered. Headers that can't be recorded are left out, which is better than to treat the answer as unknown.
  * `isDecoded(bytes, encoding)`: whether the runtime has decoded these bytes.
  */
-async function heardOf(response, isDecoded) {
+async function heardOf(method, response, isDecoded) {
   const bytes = await bytesOf(response);
   if (bytes === undefined) return [false, `the answer has more than ${BODY_BYTES_MAX} bytes`];
-  const isKept = ([name, value]) => !UNRECORDED.test(value) && !TAKEN_OUT.test(name) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
+  // The length of an encoded body is not that of the decoded one, which a GET gets.
+  const tellsLength = method === "HEAD" && !response.headers.has("content-encoding");
+  const isKept = ([name, value]) => !UNRECORDED.test(value) && (!TAKEN_OUT.test(name) || (tellsLength && name === "content-length")) && !(name === "content-encoding" && DECODED.test(value) && isDecoded(bytes, value));
   const lines = [...response.headers].filter(isKept).map(([name, value]) => `${name}:${value}\n`);
   return [response.status, fitting(lines).join(""), bytes];
 }
@@ -216,7 +218,7 @@ async function called(service, name, { id, key, principal, method, path, headers
   const asked = { id, key, principal, method, path, headers: Object.fromEntries(headers), body };
   const ending = new AbortController();
   try {
-    return await within(mostMs, service[name](asked).then((answer) => responded(answer, ending.signal)));
+    return await within(mostMs, service[name](asked).then((answer) => responded(method, answer, ending.signal)));
   } catch (error) {
     // Nobody will read a late answer: tell the service, by ending its stream.
     ending.abort();
@@ -240,7 +242,7 @@ async function find(service, name, mostMs) {
 }
 
 /** Makes the result of what the service returned. An invalid answer throws, which leaves the request in doubt. `signal` ends the reading of a stream. */
-function responded(answer, signal) {
+function responded(method, answer, signal) {
   const { status, headers, body } = answer ?? {};
   const isBody = body == null || typeof body === "string" || [ArrayBuffer, Uint8Array, ReadableStream].some((each) => body instanceof each);
   if (typeof status !== "number" || !isBody) throw new TypeError("the service gave a status that is no number, or a body that is no text or bytes");
@@ -250,7 +252,7 @@ function responded(answer, signal) {
   // be text and are not UTF-8, were not decoded.
   const isEncoded = ([first, second]) => first === 0x1f && second === 0x8b;
   const isNoText = (bytes) => TEXT.test(response.headers.get("content-type") ?? "") && !isUtf8(bytes);
-  return heardOf(response, (bytes) => answer instanceof Response && !isEncoded(bytes) && !isNoText(bytes));
+  return heardOf(method, response, (bytes) => answer instanceof Response && !isEncoded(bytes) && !isNoText(bytes));
 }
 
 function isUtf8(bytes) {

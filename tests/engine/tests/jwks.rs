@@ -1,11 +1,11 @@
 //! Keys that come from a URL: when they are fetched, and which keys count meanwhile.
 
 use semel_core::message::Headers;
-use semel_core::problem::Code;
+use semel_core::problem::{Code, Executed};
 use semel_core::server::edge::auth::Refusal;
 use semel_core::server::{Access, Gate};
 use semel_support::token::{AUDIENCE, admitted, jwks};
-use semel_support::{START_MS, Signer, claims};
+use semel_support::{START_MS, START_S, Signer, claims};
 use serde_json::json;
 
 const URL: &str = "https://id.example/jwks";
@@ -37,8 +37,14 @@ fn bearer(token: &str) -> Headers {
 
 /// How the gate judges a token of this signer at this time.
 fn judged(gate: &mut Gate, signer: Signer, now_ms: i64) -> String {
+    judged_as(gate, signer, &json!(null), now_ms)
+}
+
+/// The same, of a token that says when it was issued.
+fn judged_as(gate: &mut Gate, signer: Signer, issued: &serde_json::Value, now_ms: i64) -> String {
     let mut claims = claims("alice");
     claims["exp"] = json!(now_ms / 1000 + 60);
+    claims["iat"] = issued.clone();
     match admitted(gate, &bearer(&signer.token(&claims)), now_ms) {
         Ok(_) => "let in".to_owned(),
         Err(Refusal::Problem(problem)) => problem.code.as_str().to_owned(),
@@ -118,6 +124,54 @@ fn a_new_key_is_accepted_within_30_seconds_and_tokens_of_a_removed_key_are_refus
     gate.keys_fetched(Some(&jwks(&[NEW])), START_MS + 30_001).expect("keys");
     is(asked(&mut gate, NEW, START_MS + 30_001), "let in", false);
     is(asked(&mut gate, OLD, START_MS + 30_002), "unauthorized", false);
+}
+
+/// A client takes 401 for a word about its credentials, and stops.
+#[test]
+fn a_token_issued_since_the_last_fetch_with_an_unknown_kid_is_not_refused_before_the_next_fetch() {
+    let fetched_ms = START_MS + 20 * MINUTE_MS + 500;
+    let fetched_s = fetched_ms / 1000;
+    let mut gate = with_url();
+    is(asked(&mut gate, OLD, fetched_ms), "wait", true);
+    gate.keys_fetched(Some(&jwks(&[OLD])), fetched_ms + 100).expect("keys");
+    for (issued, code) in [
+        (json!(fetched_s), "rate-limited"),
+        (json!(fetched_s + 7), "rate-limited"),
+        (json!(fetched_s as f64 + 0.25), "rate-limited"),
+        (json!(fetched_s - 1), "unauthorized"),
+        (json!("soon"), "unauthorized"),
+        (json!(null), "unauthorized"),
+    ] {
+        assert_eq!(judged_as(&mut gate, NEW, &issued, fetched_ms + 29_999), code, "{issued}");
+        assert_eq!(gate.keys_wanted(), None);
+    }
+    let issued = json!(fetched_s + 7);
+    assert_eq!(judged_as(&mut gate, NEW, &issued, fetched_ms + 30_000), "wait");
+    assert_eq!(gate.keys_wanted(), Some(URL));
+    gate.keys_fetched(Some(&jwks(&[OLD])), fetched_ms + 30_100).expect("keys");
+    assert_eq!(
+        judged_as(&mut gate, NEW, &issued, fetched_ms + 30_100),
+        "unauthorized",
+        "it is older than what was fetched"
+    );
+}
+
+#[test]
+fn the_problem_of_a_token_that_may_be_of_a_new_key_says_so_and_that_it_did_not_run() {
+    let mut gate = with_fetched(&[OLD]);
+    let mut claims = claims("alice");
+    claims["iat"] = json!(START_S + 3);
+    let Err(Refusal::Problem(problem)) = gate.admit(&bearer(&NEW.token(&claims)), START_MS + 4_000) else {
+        panic!("let in")
+    };
+    assert_eq!((problem.code, problem.executed), (Code::RateLimited, Executed::No));
+    assert!(problem.detail.contains("the token's kid"), "{}", problem.detail);
+}
+
+#[test]
+fn where_no_keys_are_fetched_a_new_token_with_an_unknown_kid_is_unauthorized() {
+    let mut gate = gate(&[("SEMEL_JWT_KEYS", &jwks(&[OLD])), ("SEMEL_JWT_AUDIENCE", AUDIENCE)]);
+    assert_eq!(judged_as(&mut gate, NEW, &json!(START_S), START_MS), "unauthorized");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Requests that are executed elsewhere: their start is recorded before they are sent, and their outcome when it comes.
 
+use semel_core::message::{Headers, Method, Response};
 use semel_core::server::edge::router::Route;
-use semel_core::server::engine::remote::read;
+use semel_core::server::engine::remote::{Ended, read};
 use semel_core::server::handler::Policy;
 use semel_support::elsewhere::{Elsewhere, answered, dispatched, is_told, lost, order, refused, remote, resend};
 use semel_support::{Call, START_MS, START_S, World, acknowledge, get, look_up, post};
@@ -162,12 +163,26 @@ fn the_router_sends_a_remote_read_to_the_upstream_and_only_its_acknowledgements_
 
 #[test]
 fn a_remote_read_gets_the_upstreams_answer_or_unavailable_or_upstream_unreachable() {
-    let told = read(answered(200, "all"));
+    let told = read(answered(200, "all"), &Method::Get);
     assert_eq!((told.status, told.headers.get("semel-status"), told.body.as_slice()), (200, Some("read"), &b"all"[..]));
     for (ended, code) in
         [(answered(500, ""), "unavailable"), (lost(), "unavailable"), (refused(), "upstream-unreachable")]
     {
-        assert_eq!(read(ended).headers.get("semel-status"), Some(code));
+        assert_eq!(read(ended, &Method::Get).headers.get("semel-status"), Some(code));
+    }
+}
+
+#[test]
+fn of_a_remote_reads_length_only_that_of_a_head_is_kept_and_only_if_it_is_a_number() {
+    let kept = |length: &str, method: Method| {
+        let headers = Headers::from_iter([("content-length", length)]);
+        let ended = Ended::Answered(Response { status: 200, headers, body: Vec::new() });
+        read(ended, &method).headers.get("content-length").map(str::to_owned)
+    };
+    assert_eq!(kept("5000", Method::Head).as_deref(), Some("5000"));
+    assert_eq!(kept("5000", Method::Get), None);
+    for length in ["", "-1", "5, 5", "0x5"] {
+        assert_eq!(kept(length, Method::Head), None, "{length:?}");
     }
 }
 

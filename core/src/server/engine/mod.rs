@@ -38,6 +38,7 @@ use crate::server::storage::desk::{Desk, Kept};
 use crate::server::storage::retention::{self, Sweep};
 use crate::server::storage::schema::{self, Versions};
 use crate::server::storage::sql::{Sql, SqlError, atomically};
+use crate::server::storage::survey;
 use crate::server::storage::totals;
 use crate::server::storage::watched::Watched;
 use crate::server::uncompared::Uncompared;
@@ -361,10 +362,14 @@ impl<H: Handler> Engine<H> {
         loaded.clock_ms = forward(Rule::ClockForward, loaded.clock_ms, wall_ms);
         if self.is_ruled(&loaded) {
             let aged_s = retention::fence_s(loaded.clock_ms, self.config.retention_s);
-            // The rule of a deleted key may say longer than the deployment. For the deletion's own record to leave, the
-            // fence need not pass more than what a deletion may claim as its first-sent.
-            let deleted_s = loaded.forgotten_s + header::AHEAD_MS_MAX / 1000 + 1;
-            let fence_s = if self.config.is_of_key() { aged_s } else { aged_s.min(deleted_s) };
+            // The rule of a deleted key may say longer than the deployment. The fence need not pass more than the deletion's
+            // own record, so that it leaves, and is refused if it is sent again.
+            let fence_s = if self.config.is_of_key() {
+                aged_s
+            } else {
+                let own_s = survey::latest_first_sent_s(sql)?.unwrap_or(0).max(loaded.forgotten_s);
+                aged_s.min(own_s + 1)
+            };
             loaded.fence_s = forward(Rule::FenceForward, loaded.fence_s, fence_s);
         }
         loaded.sessions.max.0 = self.config.sessions_max;

@@ -8,7 +8,7 @@
 use super::remote::{Call, Ended};
 use crate::fingerprint::Fingerprint;
 use crate::header::Attempt;
-use crate::message::Response;
+use crate::message::{Method, Response};
 use crate::problem::{Code, Problem};
 use crate::rules::{Rule, holds};
 use crate::server::answer::{Answer, checked_outcome, checked_response};
@@ -199,17 +199,30 @@ fn may_be_from_before_it(Response { status, headers, .. }: &Response) -> bool {
         || *status == 422 && passes()
 }
 
-/// The answer to a read of what is executed elsewhere. A read has no turn and no record, so no engine is asked.
-pub fn read(ended: Ended) -> Answer {
+/// The answer to a read of what is executed elsewhere. A read has no turn and no record, so no engine is asked. The
+/// answer to a `HEAD` keeps the length of the body that it does not have.
+pub fn read(ended: Ended, method: &Method) -> Answer {
     match ended {
-        Ended::Answered(response) => match checked_response(response) {
-            Ok(response) if response.status < 500 => Answer::read(response),
-            Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
-            Err(reason) => unavailable(&reason),
-        },
+        Ended::Answered(response) => {
+            let length = response.headers.get("content-length").filter(|length| is_length(length)).map(str::to_owned);
+            match checked_response(response) {
+                Ok(mut response) if response.status < 500 => {
+                    if let Some(length) = length.filter(|_| *method == Method::Head) {
+                        response.headers.add("content-length", length);
+                    }
+                    Answer::read(response)
+                }
+                Ok(response) => unavailable(&format!("the other side answered {}", response.status)),
+                Err(reason) => unavailable(&reason),
+            }
+        }
         Ended::Unknown(reason) => unavailable(&reason),
         Ended::Unreachable(reason) => unreached(&reason),
     }
+}
+
+fn is_length(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The reasons go only to the log, because they may hold what no client should see.

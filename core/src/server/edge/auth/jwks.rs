@@ -6,7 +6,8 @@
 //!   [`PAUSE_MS`], whether or not the last fetch succeeded. So nobody can make the layer flood the issuer's server.
 //! - The host fetches while requests go on. A request waits only if no young enough key can judge it.
 //! - A fetch that fails changes no key: the old keys are used until they are [`STALE_MS_MAX`] old. A token that can't be
-//!   judged for lack of keys is not refused as wrong: the caller is told to try again.
+//!   judged for lack of keys is not refused as wrong: the caller is told to try again. So is the caller whose token was
+//!   issued since the last fetch, perhaps with a new key, until the next one.
 
 use super::keys::{KeySet, VerifyingKey};
 use std::rc::Rc;
@@ -81,6 +82,11 @@ impl Keys {
             _ if self.started_ms <= self.fetched_ms => Found::Unknown,
             _ => Found::Unavailable,
         }
+    }
+
+    /// Whether a token that was issued in that second is as young as the set, so that the set may lack its key.
+    pub fn may_lack(&self, issued_s: f64) -> bool {
+        self.started_ms.is_some_and(|started_ms| issued_s * 1000.0 + 999.0 >= started_ms as f64)
     }
 
     /// The URL from which the set is to be fetched now; `None` if it is not. Each fetch is returned once.

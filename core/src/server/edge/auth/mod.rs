@@ -232,9 +232,12 @@ impl Gate {
         let claimed = Claimed::parse(token).map_err(unauthorized)?;
         let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
-            // A key of another algorithm, such as PS256, may have that `kid`: it was left out of what was fetched.
             Found::Unknown => {
-                return Err(unauthorized("no key of HS256, RS256, ES256 or EdDSA has the token's kid").into());
+                let may_be_new = claimed.issued_s().is_some_and(|issued_s| self.keys.may_lack(issued_s));
+                // Not 503: a stranger can claim this, and each answer from 500 on has a line in the log.
+                let code = if may_be_new { Code::RateLimited } else { Code::Unauthorized };
+                // A key of another algorithm, such as PS256, may have that `kid`: it was left out of what was fetched.
+                return Err(Problem::new(code, "no key of HS256, RS256, ES256 or EdDSA has the token's kid").into());
             }
             Found::Unavailable => {
                 let detail = "the keys to verify tokens with can't be fetched";

@@ -106,6 +106,11 @@ impl<'a> Claimed<'a> {
         Ok(Self { kid, alg, message, claims, signature })
     }
 
+    /// When it was issued, in Unix seconds, if it says so. Nobody has checked that.
+    pub fn issued_s(&self) -> Option<f64> {
+        part(self.claims, |mut members| members.required("iat"))
+    }
+
     /// Whether the key has signed it.
     pub fn look(&self, key: &VerifyingKey) -> Result<Look, &'static str> {
         if !key.is_of(&self.alg) {
