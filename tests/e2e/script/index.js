@@ -85,6 +85,8 @@ const SENDS = {
   wrong: (ctx) => ctx.emit("shelf", { path: "/elsewhere" }),
   failing: (ctx) => ctx.emit("failing", { path: "/throws/unasked?key=failing" }),
   lossy: (ctx) => ctx.emit("shelf", { ...TO_SHELF, body: { data: new Uint8Array(1) } }),
+  endless: (ctx, { kv }) => { if (!kv.get("ended")) ctx.emit("endless", { path: "/sends/endless?key=endless" }); },
+  ended: (_, { kv }) => { kv.put("ended", true); },
 };
 
 const TAKE = "UPDATE many SET n = n - 2 RETURNING n";
