@@ -210,6 +210,7 @@ const REFUSED = {
   nothing: () => undefined,
   "no object": () => class {},
   "no handle": () => class Orders extends SemelObject {},
+  "handle as a field": () => class Orders extends SemelObject { handle = () => {}; },
   async: () => class Orders extends SemelObject { async handle() {} },
   generator: () => class Orders extends SemelObject { *handle() {} },
   taken: () => class Orders extends (class extends SemelObject { count() {} }) { handle() {} },
