@@ -25,7 +25,7 @@ const AHEAD_MS_MAX = 1e12;
 const PAUSE_MS = 5;
 /** How long a page waits for the requests in hand: one of them may wait for something slow. */
 const YIELD_MS = 1_000;
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Resolves as `promise` does; rejects if that takes longer than `ms`. */
 export async function within(ms, promise) {

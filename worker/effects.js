@@ -6,7 +6,7 @@
 // - Every wait has a deadline. A request without an answer by then is sent again at a constant interval, as long as the object lives. If the object dies,
 //   an alarm starts another one.
 
-import { inTime, within } from "./chores.js";
+import { inTime, pause, within } from "./chores.js";
 import { linesOf, pairsOf, valueIn } from "./lines.js";
 import { attempted, guarded, noteOf } from "./module.js";
 import { objectOf } from "./objects.js";
@@ -87,6 +87,8 @@ export class Effects {
 
   async #send([lane, token, ...what]) {
     const heard = await this.#heard(...what);
+    // `workerd` looks at its sockets only when nothing else is due. Without a pause, keys that send to each other without end would keep all others waiting.
+    await pause(0);
     await this.#alone();
     try {
       attempted(() => this.#host.engine().sent(lane, token, ...heard, Date.now()));

@@ -7,7 +7,7 @@ const ADVICE = {
   __proto__: null,
   unauthorized: ["The administration token was refused.", "Give the value of SEMEL_ADMIN_TOKEN of this deployment. Where that secret is not set, nobody administers it."],
   forbidden: ["This token is not the administrator's.", "It is valid for a user, and users may not look here. Give the value of SEMEL_ADMIN_TOKEN of this deployment."],
-  "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case."],
+  "not-found": ["There is no such key here.", "It may have been deleted, or never used. A key is named exactly, with upper and lower case. A key that is of a path has no first slash, and nothing in it is escaped."],
   "not-seen": ["This key knows no such id.", "It may never have arrived, or its record has lapsed or was deleted. Ids are compared exactly."],
   "effect-gone": ["This request neither waits here nor is parked any more.", "It may have arrived meanwhile, or somebody else has dealt with it. Look again."],
   "forget-gone": ["There is no forget with this id here.", "Of those that are done, only the last hundred are kept. This one may be older, or belong to another deployment."],

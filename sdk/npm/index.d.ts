@@ -269,8 +269,8 @@ export interface Init extends RequestInit {
   key?: string | undefined;
   /**
    * Your own request id: 1 to 200 characters of printable ASCII, not beginning with `cancel-`. While a request is pending, another call with the same
-   * id waits for the same answer. If its method, path, key, headers or body differ, it is refused as `fingerprint-mismatch`. Once you have its answer,
-   * the id is refused for a minute or more, and then it counts as new: the same call runs again.
+   * id waits for the same answer. If its method, path, key, headers or body differ, it is refused as `fingerprint-mismatch`. Soon after you have its
+   * answer, the id is refused for a minute or more, and then it counts as new: the same call runs again.
    */
   id?: string | undefined;
   /** Overrides the option `salt`. */

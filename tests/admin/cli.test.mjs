@@ -103,7 +103,7 @@ test("a hostile name of a key, and the bytes of a binary outcome, can't steer a 
 
 test("what is not there, a refused token and an unreachable server are failures, and the message says what to do", LIMIT, async () => {
   for (const [args, env, says] of [
-    [["show", "nobody"], {}, /^There is no such key here\.\n.*deleted/],
+    [["show", "nobody"], {}, /^There is no such key here\.\n.*deleted.* A key that is of a path has no first slash, and nothing in it is escaped\./],
     [["show", SMALL, "nobody"], {}, /^This key knows no such id\./],
     [["keys"], { SEMEL_ADMIN_TOKEN: "wrong" }, /^The administration token was refused\.\nGive the value of SEMEL_ADMIN_TOKEN/],
     [["keys"], { SEMEL_ADMIN_TOKEN: USERS_TOKEN }, /^This token is not the administrator's\./],

@@ -48,7 +48,12 @@ function sender(t, { next = [], key = async () => [200, "semel-status:executed\n
   };
   its.pass = async (ms) => {
     t.mock.timers.tick(ms);
-    for (let turns = 0; turns < 5; turns += 1) await turn();
+    // Timers of 0 ms that begin meanwhile are due in the next turn.
+    for (let turns = 0; turns < 5; turns += 1) {
+      await turn();
+      t.mock.timers.tick(0);
+    }
+    await turn();
   };
   return its;
 }

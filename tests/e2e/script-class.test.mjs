@@ -21,7 +21,8 @@ test("worker() refuses a class that could not be served, with the reason", LIMIT
   const expected = {
     nothing: /takes a class that extends SemelObject/,
     "no object": /takes a class that extends SemelObject/,
-    "no handle": /Orders has no handle/,
+    "no handle": /Orders has no method handle\(ctx, request\)/,
+    "handle as a field": /Orders has no method handle.*a field with a function is none/,
     async: /Orders\.handle must not be async: .*another commit.*belongs into the Worker's fetch/,
     generator: /Orders\.handle must not be async/,
     taken: /count is Semel's own: give it another name/,

@@ -132,6 +132,12 @@ test("an effect is sent only if the transaction in which it is emitted is kept, 
     await arrives(2, "/sends/nested", is200);
   }));
 
+test("a key that sends to itself without end keeps nobody else waiting", LIMIT, async () => {
+  assert.equal((await change("/sends/endless?key=endless")).semel, "executed");
+  await keeps(1, () => change("/gives/text"));
+  assert.equal((await change("/sends/ended?key=endless")).semel, "executed");
+});
+
 test("ctx.emit throws if it can't emit: a handler may catch that, else the request is rolled-back or too-large", LIMIT, () =>
   keeps(2, async () => {
     const limit = /the handler emits more than 64 requests/;

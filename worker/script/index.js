@@ -100,7 +100,7 @@ function check({ name, prototype, schema = [] }) {
   if (!Array.isArray(schema) || schema.some((entry) => typeof entry !== "string")) throw new TypeError(`${name}.schema is a list of statements in SQL, an entry for each version`);
   // Migration tools write this when they rebuild a table. Inside a transaction it has no effect, and rows that refer to the table would be lost silently.
   if (schema.some((entry) => KEYS_OFF.test(entry))) throw new TypeError(`${name}.schema turns PRAGMA foreign_keys off, which ${KEYS_STAY_ON}`);
-  if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no handle(ctx, request)`);
+  if (typeof prototype.handle !== "function") throw new TypeError(`${name} has no method handle(ctx, request); a field with a function is none`);
   if (isAsync(prototype.handle)) throw new TypeError(`${name}.handle must not be async: ${NO_PROMISE}`);
   for (let its = prototype; its !== SemelObject.prototype; its = Object.getPrototypeOf(its)) checkNames(name, its);
 }

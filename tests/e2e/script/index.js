@@ -85,6 +85,8 @@ const SENDS = {
   wrong: (ctx) => ctx.emit("shelf", { path: "/elsewhere" }),
   failing: (ctx) => ctx.emit("failing", { path: "/throws/unasked?key=failing" }),
   lossy: (ctx) => ctx.emit("shelf", { ...TO_SHELF, body: { data: new Uint8Array(1) } }),
+  endless: (ctx, { kv }) => { if (!kv.get("ended")) ctx.emit("endless", { path: "/sends/endless?key=endless" }); },
+  ended: (_, { kv }) => { kv.put("ended", true); },
 };
 
 const TAKE = "UPDATE many SET n = n - 2 RETURNING n";
@@ -208,6 +210,7 @@ const REFUSED = {
   nothing: () => undefined,
   "no object": () => class {},
   "no handle": () => class Orders extends SemelObject {},
+  "handle as a field": () => class Orders extends SemelObject { handle = () => {}; },
   async: () => class Orders extends SemelObject { async handle() {} },
   generator: () => class Orders extends SemelObject { *handle() {} },
   taken: () => class Orders extends (class extends SemelObject { count() {} }) { handle() {} },
