@@ -6,8 +6,8 @@
 //! - The decoded path decides whether a request is the administrator's, before anything of it is parsed.
 //! - An answer from here has no `Semel-Key`: no object was asked, and no acknowledgement was applied.
 //! - An application's path that nothing handles reaches no object. A path of the protocol may name any key, used or not.
-//!   A request to an unused key leaves no tables, but it creates an object. The opening of a socket does so even before
-//!   it is known who asks.
+//!   A request to an unused key creates an object, but leaves no tables, unless it is refused as of long ago: then the
+//!   key keeps its fence. The opening of a socket creates one even before it is known who asks.
 
 use super::auth::{Asker, Gate, Grant, Refusal, TOKEN_BYTES_MAX};
 use super::cors;
