@@ -144,7 +144,7 @@ test("a message that is given up is cancelled under its whole key, unless it may
 });
 
 test("a dead letter whose sending never ends is waited for 20 s, and then its message is delivered again", async (t) => {
-  t.mock.method(console, "log", () => {});
+  const { mock } = t.mock.method(console, "log", () => {});
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const { consumer } = await natively("queue.js");
   given.glue.router ??= {};
@@ -160,6 +160,7 @@ test("a dead letter whose sending never ends is waited for 20 s, and then its me
     assert.equal(isOver, is);
   }
   assert.deepEqual(done, [0, [1, { delaySeconds: 5 }]]);
+  assert.equal(JSON.parse(mock.calls.at(-1).arguments[0]).message, "a message of the queue q could not be consumed: Error: no answer in 20000 ms");
 });
 
 test("sixteen messages of a batch are under way at a time, and the next begins when one is done", async (t) => {
