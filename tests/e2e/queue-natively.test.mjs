@@ -77,7 +77,7 @@ test("the log has why a message is a dead letter, also where no queue takes lett
 const EXECUTED = [200, "semel-status:executed\n", bytesOf("x")];
 
 test("a member is one escaped segment of the path; if it is empty, fractional or inherited, the message is invalid", async (t) => {
-  for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"]]) {
+  for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"], [".a", "/.a"], ["a..", "/a.."]]) {
     const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
     assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
   }
