@@ -57,6 +57,17 @@ test("an answer's line of the log is written when it leaves, and an answer witho
   assert.deepEqual(noted.calls.map((call) => call.arguments), [["a line"]]);
 });
 
+test("an answer says how long it took, to the page that may read it, and to no other", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000_000_000 });
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", "", 5_000] });
+  for (const [lines, page] of [["", null], ["access-control-allow-origin:https://b.example\n", "https://b.example"]]) {
+    const ask = async () => (t.mock.timers.tick(30), [200, lines, undefined, undefined, 20]);
+    const { headers } = await serve(new Request("https://a.example/one", { method: "POST", body: "" }), { SEMEL: { idFromName: (name) => name, get: () => ({ ask }) } });
+    assert.deepEqual([headers.get("server-timing"), headers.get("timing-allow-origin")], ["object;dur=20, total;dur=30", page]);
+  }
+});
+
 test("a listing of keys fails if a shard of the registry does, and the log says which", async (t) => {
   t.mock.method(console, "log", () => {});
   given.glue.router ??= {};
