@@ -68,6 +68,19 @@ test("an answer says how long it took, to the page that may read it, and to no o
   }
 });
 
+test("no timer is left of a request that has its answer, or whose object has failed", async (t) => {
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", "", 60_000], unavailable: () => [503, ""] });
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  for (const [ask, status] of [[async () => [200, ""], 200], [() => Promise.reject(new Error("gone")), 503]]) {
+    const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask }) } };
+    assert.equal((await serve(new Request("https://a.example/one", { method: "POST", body: "" }), env)).status, status);
+  }
+  assert.equal(timers(), before);
+});
+
 test("a listing of keys fails if a shard of the registry does, and the log says which", async (t) => {
   t.mock.method(console, "log", () => {});
   given.glue.router ??= {};
