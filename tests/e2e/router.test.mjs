@@ -42,6 +42,12 @@ test("the room of a principal is free once requests are answered or fail, and wi
       const { status, headers } = await serve(beyond, env);
       assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
     }
+    let end;
+    const slow = new ReadableStream({ start: (controller) => void (end = () => controller.close()) });
+    const refused = serve(new Request("https://a.example/one", { method: "POST", body: slow, duplex: "half" }), env);
+    assert.equal(await Promise.race([refused, turn("waits")]), "waits", "a client that still sends would not see its answer");
+    end();
+    assert.equal((await refused).status, 503);
     for (const { resolve, reject } of underWay.splice(0)) round === 0 ? reject(new Error("gone")) : resolve([200, ""]);
     assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
   }
