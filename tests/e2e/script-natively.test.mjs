@@ -149,6 +149,13 @@ test("a status is a whole number from 100 to 599, the name of a header a text, a
   assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
 });
 
+test("JSON has a content type of its own unless a header of exactly that name is there, in any spelling", async () => {
+  const { answerOf } = await natively("script/answers.js");
+  for (const [name, typed] of [["x-content-type", "x-content-type:a\ncontent-type:application/json\n"], ["Content-Type", "Content-Type:a\n"]]) {
+    assert.deepEqual(answerOf({ status: 200, headers: { "x-one": "1", [name]: "a" }, body: [] }), [200, `x-one:1\n${typed}`, "[]"]);
+  }
+});
+
 test("a schema of anything but texts, and a pattern for keys that would match nothing, are refused before any request", async () => {
   const { SemelObject, worker } = await natively("script/index.js");
   const [list, pattern] = [/Orders\.schema is a list of statements/, /Orders\.key is a function, or a pattern/];
