@@ -17,7 +17,7 @@ test("consumer() refuses an unknown option, or a value of the wrong kind, when i
   const wrong = {
     path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/, async () => "/a", async function* () {}],
     id: [null, 5, {}, ["id"], async () => "a"],
-    method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", ["POST"], {}],
+    method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", "REPOST", ["POST"], {}],
     deadLetters: [null, 5, { send() {} }],
     deliveries: [null, "3", 0, 0.5, -1, Number.NaN, {}],
     retries: [null, "3", -1, Number.NaN, {}],
@@ -27,7 +27,7 @@ test("consumer() refuses an unknown option, or a value of the wrong kind, when i
     for (const value of values) assert.throws(() => consumer({ path: "/{a}", [name]: value }), new RegExp(`^TypeError: consumer\\(\\).*\\b${name}\\b`), `${name}: ${String(value)}`);
   }
   assert.throws(() => consumer(), /path is a template/);
-  for (const fine of [{}, { id: () => "a", method: "patch", deadLetters: "LETTERS", deliveries: Infinity, retries: 0 }, { id: undefined, method: undefined, deadLetters: undefined, deliveries: undefined, retries: undefined }]) {
+  for (const fine of [{}, { id: () => "a", method: "patch", deadLetters: "LETTERS", deliveries: Infinity, retries: 0 }, { deliveries: 1 }, { id: undefined, method: undefined, deadLetters: undefined, deliveries: undefined, retries: undefined }]) {
     assert.equal(typeof consumer({ path: () => "/a", ...fine }), "function");
   }
 });

@@ -179,7 +179,7 @@ test("a body that the Worker itself has read before is said to be that, to the c
   const detail = "the Worker has read the body before it passed the request on: it has to read that of request.clone()";
   // To the object of a key, and to the registry.
   for (const key of ["k", null]) {
-    Object.assign(routerOf({}), { route: () => [key, "", 5_000, key === null ? false : undefined], unavailable: (detail, reason) => [503, `x-detail:${detail}\n`, detail, reason] });
+    Object.assign(routerOf({}), { route: () => [key, "", 5_000, key === null ? false : undefined], unavailable: (detail, reason = detail) => [503, `x-detail:${detail}\n`, detail, reason] });
     logged.mock.resetCalls();
     const read = request("{}");
     await read.json();
