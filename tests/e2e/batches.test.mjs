@@ -141,9 +141,12 @@ test("each request of a batch gets the deadline of the batch and the time right 
 });
 
 test("a batch or frame that is refused as a whole runs none of its requests, and a crash in what goes along rejects it", async (t) => {
-  const { batch, frame, log } = key(t, { all: apart([429, "semel-status:rate-limited\n", bytesOf("why"), undefined]) });
+  const { batch, log } = key(t, { all: apart([429, "semel-status:rate-limited\n", bytesOf("why"), undefined]) });
   assert.deepEqual(await batch("a"), [429, "why"]);
-  assert.deepEqual([await frame("a"), log.filter((what) => / a$/.test(what))], [[429, "semel-status:rate-limited\n", bytesOf("why"), undefined], []]);
+  assert.deepEqual(log.filter((what) => / a$/.test(what)), []);
+  t.mock.reset();
+  const refused = key(t, { all: apart([4429, "rate-limited"]) });
+  assert.deepEqual([await refused.frame("a"), refused.log.filter((what) => / a$/.test(what))], [[4429, "rate-limited"], []]);
   t.mock.reset();
   const { batch: broken } = key(t, { all: (isAlone) => (isAlone ? crash() : undefined) });
   await assert.rejects(broken("a"), /what goes along with a batch crashes the module/);

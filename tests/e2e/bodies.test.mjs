@@ -62,6 +62,9 @@ test("a body of known length is read without a stream, which would cost several 
 test("a decoded body is limited by its decoded size, whatever its Content-Length says", async () => {
   assert.equal(await decodedBodyOf(message([MIB, 1], 100)), undefined);
   assert.equal((await decodedBodyOf(message([3, 4], 2))).byteLength, 7);
+  const endless = message(Array(100).fill(MIB));
+  assert.equal(await decodedBodyOf(endless), undefined);
+  assert.deepEqual([endless.taken, endless.isCancelled], [2 * MIB, true], "no more of it is read");
 });
 
 test("a body that is thrown away is still read to its end", async () => {
@@ -103,6 +106,17 @@ test("a principal may have 32 MiB of requests under way, with 1 MiB for an unkno
   taken.push(room("mallory", announced(MIB - 32 * ofHead)));
   assert.equal(typeof taken.at(-1), "function", "room is there again once one is answered");
   for (const leave of [...taken, other]) leave();
+});
+
+test("a request still counts when all others of its principal have been answered", (t) => {
+  stopped(t);
+  const room = () => roomFor(announced(MIB - linesOf("trudy").length), linesOf("trudy"), NOW_MS + WAITS_MS);
+  const [stays, answered] = [room(), room()];
+  answered();
+  const taken = [stays, ...Array.from({ length: 31 }, room)];
+  assert.ok(taken.every((leave) => typeof leave === "function"));
+  assert.equal(room(), null);
+  for (const leave of taken) leave();
 });
 
 test("messages of queues are never refused for lack of room, however many are under way", () => {

@@ -198,6 +198,18 @@ test("a sweep that takes more than one run goes on with the next alarm at once",
   assert.ok(alarms[0] >= NOW + 10_000 && alarms[0] <= NOW + 10_020, `${alarms[0] - NOW} ms`);
 });
 
+test("a sweep ends after 2,000 pages even if the clock stands still", async (t) => {
+  const { chores, log } = key(t, { engine: { sweep_page: () => true } });
+  t.mock.method(Date, "now", () => NOW);
+  let isSwept;
+  chores.forget(5).then((its) => (isSwept = its));
+  for (let turns = 0; turns < 2_100 && isSwept === undefined; turns += 1) {
+    t.mock.timers.tick(5);
+    await turn();
+  }
+  assert.deepEqual([isSwept, log.filter((name) => name === "sweep_page").length], [false, 2_000]);
+});
+
 test("only one alarm sweeps at a time: another one waits for its end, and requests leave the next alarm to it", async (t) => {
   let pages = 2;
   const { chores, due, alarms, log, pass } = key(t, { engine: { sweep_page: () => (pages -= 1) > 0 } });
@@ -335,6 +347,7 @@ test("the alarm of an object that a request started is repeated after a minute t
   for (const [dueMs, begin, alarms] of [
     [undefined, async () => true, [NOW + MINUTE]],
     [undefined, failing("SEMEL_KEY_RULES: not JSON"), [NOW + MINUTE]],
+    [undefined, async () => failing("SEMEL_KEY_RULES: not JSON")(), [NOW + MINUTE]],
     [undefined, async () => undefined, []],
     [NOW + 24 * 60 * MINUTE, async () => true, [NOW + 24 * 60 * MINUTE, NOW + MINUTE]],
     [NOW + 5_000, async () => true, [NOW + 5_000]],

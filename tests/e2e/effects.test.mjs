@@ -15,12 +15,12 @@ const OUTSIDE = [undefined, "POST", "https://api.example/hook", "idempotency-key
 /**
  * A key at `NOW` that has `next` to send, each on a lane of its own. `key`: the answer of the other key's object; `outside`: the network's. `told`:
  * what the engine was told of the answers; `asked`: how often it was asked what to send; `background`: how often the object was kept alive for the
- * sending.
+ * sending; `works`: until when.
  */
 function sender(t, { next = [], key = async () => [200, "semel-status:executed\n", undefined], outside } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const noted = t.mock.method(console, "log", () => {});
-  const its = { next: [...next], told: [], asked: 0, chances: new Set(), woken: 0, background: 0, wakesMs: undefined, calls: [], turns: { taken: undefined }, ready: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
+  const its = { next: [...next], told: [], asked: 0, chances: new Set(), woken: 0, background: 0, works: [], wakesMs: undefined, calls: [], turns: { taken: undefined }, ready: undefined, notes: () => noted.mock.calls.map(({ arguments: [line] }) => JSON.parse(line).message) };
   const engine = {
     has_to_send: () => its.next.length > 0,
     wakes_to_send_at: () => its.wakesMs,
@@ -40,7 +40,7 @@ function sender(t, { next = [], key = async () => [200, "semel-status:executed\n
   };
   t.mock.method(globalThis, "fetch", (request, init) => (its.calls.push(request), outside(request, init)));
   const SEMEL = { idFromName: (name) => name, get: (name) => ({ ask: (...call) => (its.calls.push([name, ...call]), key(...call)) }) };
-  const ctx = { waitUntil: () => void (its.background += 1) };
+  const ctx = { waitUntil: (work) => ((its.background += 1), its.works.push(work)) };
   its.effects = new Effects({ ctx, env: { SEMEL }, engine: () => engine, ready: () => its.ready, wake: () => (its.woken += 1) }, its.turns);
   its.begin = async () => {
     its.effects.begin();
@@ -71,6 +71,16 @@ test("all effects that may leave are sent at once, and the engine is told each a
   assert.ok(its.asked > 3 && its.woken > 0);
   // The host asks with a new random number each time, so an object that was put back to an earlier state asks with others.
   assert.deepEqual([its.chances.size, [...its.chances].every(Number.isSafeInteger)], [its.asked, true]);
+});
+
+test("the object stays alive until what may leave after an answer is taken up", async (t) => {
+  let looked;
+  const its = sender(t, { next: [TO_KEY], key: async () => ((its.ready = new Promise((resolve) => (looked = resolve))), [200, "semel-status:executed\n", undefined]) });
+  await its.begin();
+  assert.deepEqual([its.told.length, await Promise.race([Promise.all(its.works), turn("it is kept")])], [1, "it is kept"]);
+  looked();
+  await its.pass(0);
+  await Promise.all(its.works);
 });
 
 test("the log line that comes with the answer of another key is written by the object that sent the effect", async (t) => {

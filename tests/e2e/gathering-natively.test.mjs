@@ -20,13 +20,13 @@ test("reads, changes without an id, large ones and those of other keys are not g
   assert.equal(typeof place({ key: "b" }).leave, "function");
 });
 
-test("in a group, a body that could not be read reaches the engine as none, and an empty one as empty", async () => {
+test("a group reaches the engine as heads of four parts each, and a body that could not be read as none, an empty one as empty", async () => {
   const { group } = await natively("gathering.js");
   let told;
-  const engine = { group: (_heads, bodies, numbers) => ((told = [[...bodies], [...numbers]]), []) };
-  const attempt = (body) => () => ["POST", "/", "", "", body, 5, 6];
+  const engine = { group: (heads, bodies, numbers) => ((told = [heads, [...bodies], [...numbers]]), []) };
+  const attempt = (body) => () => ["POST", "/", "?a", "x:1\n", body, 5, 6];
   group([attempt(new Uint8Array([7])), attempt(undefined), attempt(new Uint8Array())], engine, () => {});
-  assert.deepEqual(told, [[7], [1, 5, 6, -1, 5, 6, 0, 5, 6]]);
+  assert.deepEqual(told, ["POST\0/\0?a\0x:1\n\0".repeat(3), [7], [1, 5, 6, -1, 5, 6, 0, 5, 6]]);
 });
 
 /**

@@ -170,15 +170,23 @@ test("a body that the handler has compressed is recorded and replayed as it is",
     }
   }));
 
-test("an integer beyond what JavaScript holds exactly fails its statement, and is never rounded", () =>
-  keeps(2, async () => {
+test("an integer beyond what JavaScript holds exactly fails its statement, read or written, and is never rounded", () =>
+  keeps(4, async () => {
     for (const most of ["9007199254740991", "-9007199254740991"]) assert.equal((await change(`/integer/${most}`)).text, most);
+    for (const [most, length] of [["9007199254740990", "9007199254740991"], ["-9007199254740991", "-9007199254740990"]]) {
+      assert.equal((await change(`/stored/${most}`, { body: "x" })).text, length, "with the number of bytes");
+    }
     for (const beyond of ["9007199254740993", "-9007199254740992", "9223372036854775807", "-9223372036854775808"]) {
-      const id = randomUUID();
-      assert.equal((await change(`/integer/${beyond}`, { id })).semel, "rolled-back", beyond);
-      assert.match(await server.lineOf(id), /the handler failed: .*BigInt/);
+      for (const path of ["integer", "stored"]) {
+        const id = randomUUID();
+        assert.equal((await change(`/${path}/${beyond}`, { id, body: "x" })).semel, "rolled-back", beyond);
+        assert.match(await server.lineOf(id), /the handler failed: .*BigInt/);
+      }
     }
   }));
+
+test("bytes of which there are none are stored as none, and not as nothing", () =>
+  keeps(1, async () => assert.equal((await change("/stored/5", { body: "" })).text, "5")));
 
 test("a path that is below /semel/ only once it is decoded goes to the handler", async () => {
   const answer = await change("/%73emel/v1/keys/victim/acks", { body: '{"ids":[]}' });

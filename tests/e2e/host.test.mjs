@@ -17,9 +17,9 @@ const trap = () => {
 
 /**
  * The object of a key at `NOW`. By default its engine answers every request; `engine` replaces functions of it. `log`: the calls to the engine and the
- * storage, in order; `args`: the arguments of the calls to the engine.
+ * storage, in order; `args`: the arguments of the calls to the engine; `started`: what no request comes before. `alarmMs`: the alarm that is set already.
  */
-function object(t, engine = {}, sockets = []) {
+function object(t, engine = {}, sockets = [], alarmMs = null) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: NOW });
   const printed = t.mock.method(console, "log", () => {});
   const its = { log: [], args: [], alarms: [], lines: () => printed.mock.calls.map(({ arguments: [line] }) => line) };
@@ -42,8 +42,8 @@ function object(t, engine = {}, sockets = []) {
     await turn();
     its.log.push("durable");
   };
-  const storage = { sql: {}, sync, getAlarm: async () => null, setAlarm: async (atMs) => void its.alarms.push(atMs) };
-  its.ctx = { storage, getWebSockets: () => sockets, blockConcurrencyWhile: (work) => work(), waitUntil: () => {} };
+  const storage = { sql: {}, sync, getAlarm: async () => alarmMs, setAlarm: async (atMs) => void its.alarms.push(atMs) };
+  its.ctx = { storage, getWebSockets: () => sockets, blockConcurrencyWhile: (work) => void (its.started = work()), waitUntil: () => {} };
   its.object = new SemelObject(its.ctx, {});
   its.batch = (text) => its.object.ask("POST", "/batch", "", "semel-key:k\n", new TextEncoder().encode(text), "alice");
   its.ask = async (lines = "") => (await its.object.ask("POST", "/one", "", lines, new Uint8Array())).slice(0, 2);
@@ -80,6 +80,7 @@ test("a young object asks the engine for suspects, an old one only for session r
   const looks = async (lines) => {
     log.length = 0;
     await ask(lines);
+    assert.deepEqual(log.filter((what) => what.startsWith("start")), [], "it runs with others, whoever was not asked");
     return log.includes("is_suspect");
   };
   assert.equal(await looks(), true);
@@ -114,6 +115,13 @@ test("an object reads what is stored before its first request, and sets the alar
   // `open` is called once more after each wait, because the engine may be another one by then.
   assert.deepEqual(log.filter((what) => !["sync", "durable"].includes(what)), ["open", "open", "open", "open", "is_suspect", "handle", "wakes_at"]);
   assert.deepEqual(alarms, [NOW + 5_000]);
+});
+
+test("an object lets no request in before it knows the alarm that an earlier object has set, and lets that stand", async (t) => {
+  const { started, ask, alarms } = object(t, {}, [], NOW + 3_000);
+  await started;
+  await ask();
+  assert.deepEqual(alarms, []);
 });
 
 test("an object that has nothing to wait for answers at once, and makes no promise", (t) => {
@@ -396,7 +404,7 @@ test("effects of an attempt are sent after it, without an alarm", async (t) => {
     },
   );
   t.after(() => sendBy(undefined));
-  const { ask } = object(t);
+  const { ask } = object(t, { has_to_send: () => true });
   assert.deepEqual(await ask(), [200, "handled"]);
   assert.equal(begun, 1);
 });

@@ -74,15 +74,19 @@ test("a conflict that rolls back the whole transaction ends the object even if i
   }
 });
 
-/** The ledger, on a storage that fails to write to a table, from `/breaks/{table}` until `/mends`. */
+/** The ledger, on a storage that fails to write to a table: from `/breaks/{table}` until `/mends`, or, with `/slips/{table}`, once. */
 const BROKEN = `
 import ledger, { NaiveObject, SemelObject as Ledger, SemelRegistry } from "./ledger.js";
 let broken;
+let isOnce;
 export class SemelObject extends Ledger {
   storage() {
     const { sql } = super.storage();
     const exec = (statement, ...values) => {
-      if (broken !== undefined && new RegExp("^(?:INSERT|UPDATE)[A-Z ]* " + broken + " ").test(statement)) throw new Error("the disk is not there");
+      if (broken !== undefined && new RegExp("^(?:INSERT|UPDATE)[A-Z ]* " + broken + " ").test(statement)) {
+        if (isOnce) broken = undefined;
+        throw new Error("the disk is not there");
+      }
       return sql.exec(statement, ...values);
     };
     const transactionSync = (work) => super.storage().transactionSync(work);
@@ -93,8 +97,9 @@ export { NaiveObject, SemelRegistry };
 export default {
   fetch(request, env) {
     const [, what, table] = new URL(request.url).pathname.split("/");
-    if (what !== "breaks" && what !== "mends") return ledger.fetch(request, env);
+    if (!["breaks", "slips", "mends"].includes(what)) return ledger.fetch(request, env);
     broken = table;
+    isOnce = what === "slips";
     return new Response(null, { status: 204 });
   },
 };`;
@@ -153,4 +158,26 @@ test("if effect or place can't be written neither is there, and the place can be
     for (const expected of ["executed", "replayed"]) assert.equal((await deposit(account, place(2))).semel, expected);
     assert.equal(await balance(account), 15);
   }
+});
+
+test("if the start of a suspect can't be counted it does not run, alone or in a batch, and the id can be sent again", { timeout: 60_000 }, async () => {
+  const { server } = await breaking();
+  const [alone, element] = [randomUUID(), randomUUID()];
+  // It was first sent before the object started, and so may have ended the one before.
+  const firstSent = Math.floor(Date.now() / 1000) - 60;
+  const deposit = async () => (await server.deposit("carol", 5, { id: alone, firstSent })).semel;
+  const batch = async () => {
+    const elements = [{ id: element, firstSent, method: "POST", path: "/accounts/carol/deposit", body: '{"amount":5}' }];
+    const { json } = await server.send("POST", "/semel/v1/keys/accounts%2Fcarol/batch", { body: JSON.stringify(elements) });
+    return json.map(({ headers }) => headers["semel-status"]).join();
+  };
+  const balances = [];
+  for (const send of [deposit, batch]) {
+    await server.send("POST", "/slips/semel_records");
+    for (const expected of ["unavailable", "executed", "replayed"]) {
+      assert.equal(await send(), expected);
+      balances.push((await server.account("carol")).balance);
+    }
+  }
+  assert.deepEqual(balances, [0, 5, 5, 5, 10, 10]);
 });

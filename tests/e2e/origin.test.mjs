@@ -60,12 +60,14 @@ test("a request is sent below the path of its origin with query and body, a read
   await sent(send, { method: "HEAD", lines: "content-type:text/plain\n" });
   await sent(send, { method: "GET" });
   await sent(send, { probe: "/orders/1?by=ref", search: "?a=1" });
+  await sent(send, { method: "PUT" });
   const told = await Promise.all(asked.map(async (request) => [request.method, request.url, await request.text(), request.headers.get("idempotency-key")]));
   assert.deepEqual(told, [
     ["POST", "https://api.example/v1/orders?a=1&b=%20", "one", "an-id"],
     ["HEAD", "https://api.example/v1/orders", "", "an-id"],
     ["GET", "https://api.example/v1/orders", "", "an-id"],
     ["GET", "https://api.example/v1/orders/1?by=ref", "", "an-id"],
+    ["PUT", "https://api.example/v1/orders", "one", "an-id"],
   ]);
 });
 
@@ -78,11 +80,11 @@ test("a read is sent without an id", async (t) => {
 test("a probe is sent without conditions, ranges and the headers of a body", async (t) => {
   const asked = network(t);
   const send = senderOf(ORIGIN);
-  const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\nif_match:"a"\n';
+  const lines = 'if-match:"a"\nif-none-match:"b"\nrange:bytes=0-1\ncontent-type:text/plain\ncontent-language:en\naccept:text/plain\nif_match:"a"\nranges:own\nx-content-own:1\nx-if-own:1\n';
   await sent(send, { lines });
   await sent(send, { lines, probe: "/orders/1" });
   const names = (request) => [...request.headers.keys()].filter((name) => lines.includes(`${name}:`));
-  assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "if_match", "range"], ["accept"]]);
+  assert.deepEqual(asked.map(names), [["accept", "content-language", "content-type", "if-match", "if-none-match", "if_match", "range", "ranges", "x-content-own", "x-if-own"], ["accept", "ranges", "x-content-own", "x-if-own"]]);
 });
 
 test("headers that a client names in Connection are not sent on, however it writes that", async (t) => {
@@ -102,8 +104,8 @@ test("headers of a connection, a page or this layer, or that name a client, meth
   // A server that runs CGI would make HTTP_PROXY of this one, and send its own requests through that.
   const proxies = "proxy";
   const names = [ofConnection, ofPage, ofLayer, client, asks, proxies].join(" ").split(" ");
-  await sent(senderOf(ORIGIN), { lines: `${names.map((name) => `${name}:mallory\n`).join("")}x-own:1\n` });
-  assert.deepEqual(Object.fromEntries(asked[0].headers), { "accept-encoding": "identity", "idempotency-key": "an-id", "x-own": "1" });
+  await sent(senderOf(ORIGIN), { lines: `${names.map((name) => `${name}:mallory\n`).join("")}own-sec-1:1\nx-own:1\n` });
+  assert.deepEqual(Object.fromEntries(asked[0].headers), { "accept-encoding": "identity", "idempotency-key": "an-id", "own-sec-1": "1", "x-own": "1" });
 });
 
 test("a failed fetch leaves unknown whether it was sent, and a request that can't be made was surely not sent", async (t) => {
@@ -160,6 +162,13 @@ test("of the headers of an answer 256 with 8 KiB in all are kept, the shortest, 
   assert.deepEqual(await namesOf([body, ...never, ...never.slice(0, 1), ["x-000", "a".repeat(fits)], ["x-001", "b".repeat(100)]]), ["000", "001"]);
   // A character beyond ASCII takes two bytes of the record.
   assert.deepEqual(await namesOf([body, ["x-000", `\u00e9${"a".repeat(fits - 1)}`], ["x-001", "b".repeat(100)]]), ["001"]);
+});
+
+test("a header of an answer whose name or encoding is only like one that is left out is kept", async (t) => {
+  for (const encoding of ["x-gzip", "gzip, br"]) {
+    network(t, () => new Response("made", { headers: [["content-type", "text/plain"], ["content-encoding", encoding], ["date", "1"], ["dated", "2"], ["x-date", "3"]] }));
+    assert.deepEqual((await sent(senderOf(ORIGIN)))[1], `content-encoding:${encoding}\ncontent-type:text/plain\ndated:2\nx-date:3\n`);
+  }
 });
 
 test("an answer that does not come, or does not end, is given up after the timeout, and its sender hears of that", async (t) => {
@@ -245,6 +254,10 @@ test("the encoding that a method gives its body is kept, and that of a response 
   // A body that begins as gzip does is still encoded, whatever its type. Other headers that mention an encoding stay.
   const zipped = () => new Response(Uint8Array.of(0x1f, 0x8b, 1), { headers: { ...headers, "content-encoding": "gzip" } });
   assert.equal((await sent(serviceOf(async () => zipped(), "zipped").send))[1], `content-encoding:gzip\n${type}`);
+  // One that has only half of that, or is no text, may have been decoded.
+  for (const bytes of [[0x1f, 1], [1, 0x8b], [0xff]]) {
+    assert.equal((await sent(serviceOf(async () => new Response(Uint8Array.of(...bytes), { headers }), `${bytes}`).send))[1], type);
+  }
   const said = () => new Response(bytesOf("\u0001x"), { headers: { ...headers, "x-form": "br" } });
   assert.equal((await sent(serviceOf(async () => said(), "said").send))[1], `${type}x-form:br\n`);
 });

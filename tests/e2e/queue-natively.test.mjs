@@ -17,7 +17,7 @@ test("consumer() refuses an unknown option, or a value of the wrong kind, when i
   const wrong = {
     path: [undefined, null, 5, "", "shops/{shop}", "{shop}/orders", /a/, async () => "/a", async function* () {}],
     id: [null, 5, {}, ["id"], async () => "a"],
-    method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", ["POST"], {}],
+    method: [null, 5, "", "GET", "HEAD", "BREW", "POST ", "REPOST", ["POST"], {}],
     deadLetters: [null, 5, { send() {} }],
     deliveries: [null, "3", 0, 0.5, -1, Number.NaN, {}],
     retries: [null, "3", -1, Number.NaN, {}],
@@ -27,7 +27,7 @@ test("consumer() refuses an unknown option, or a value of the wrong kind, when i
     for (const value of values) assert.throws(() => consumer({ path: "/{a}", [name]: value }), new RegExp(`^TypeError: consumer\\(\\).*\\b${name}\\b`), `${name}: ${String(value)}`);
   }
   assert.throws(() => consumer(), /path is a template/);
-  for (const fine of [{}, { id: () => "a", method: "patch", deadLetters: "LETTERS", deliveries: Infinity, retries: 0 }, { id: undefined, method: undefined, deadLetters: undefined, deliveries: undefined, retries: undefined }]) {
+  for (const fine of [{}, { id: () => "a", method: "patch", deadLetters: "LETTERS", deliveries: Infinity, retries: 0 }, { deliveries: 1 }, { id: undefined, method: undefined, deadLetters: undefined, deliveries: undefined, retries: undefined }]) {
     assert.equal(typeof consumer({ path: () => "/a", ...fine }), "function");
   }
 });
@@ -77,7 +77,7 @@ test("the log has why a message is a dead letter, also where no queue takes lett
 const EXECUTED = [200, "semel-status:executed\n", bytesOf("x")];
 
 test("a member is one escaped segment of the path; if it is empty, fractional or inherited, the message is invalid", async (t) => {
-  for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"]]) {
+  for (const [a, path] of [["x/../../semel/v1/admin", "/x%2F..%2F..%2Fsemel%2Fv1%2Fadmin"], ["?#", "/%3F%23"], [-5, "/-5"], [".a", "/.a"], ["a..", "/a.."]]) {
     const [done, letters, [[, pathname, search]]] = await consumed(t, EXECUTED, { body: { a } });
     assert.deepEqual([done, letters, pathname, search], [["ack"], [], path, ""]);
   }
@@ -144,7 +144,7 @@ test("a message that is given up is cancelled under its whole key, unless it may
 });
 
 test("a dead letter whose sending never ends is waited for 20 s, and then its message is delivered again", async (t) => {
-  t.mock.method(console, "log", () => {});
+  const { mock } = t.mock.method(console, "log", () => {});
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const { consumer } = await natively("queue.js");
   given.glue.router ??= {};
@@ -160,6 +160,7 @@ test("a dead letter whose sending never ends is waited for 20 s, and then its me
     assert.equal(isOver, is);
   }
   assert.deepEqual(done, [0, [1, { delaySeconds: 5 }]]);
+  assert.equal(JSON.parse(mock.calls.at(-1).arguments[0]).message, "a message of the queue q could not be consumed: Error: no answer in 20000 ms");
 });
 
 test("sixteen messages of a batch are under way at a time, and the next begins when one is done", async (t) => {

@@ -141,6 +141,7 @@ test("256 requests and 16 MiB of bodies wait at most, and there is room again on
       const first = its.ask("first");
       const all = Array.from({ length: count }, (_, number) => its.ask(`${number}`, { bytes, waitMs: 4_000 }));
       assert.equal(await its.ask("beyond", { bytes: 1 }), "locked");
+      assert.equal(await Promise.race([...all, turn("all wait")]), "all wait");
       if (isLate) {
         await its.pass(3_000);
         assert.deepEqual(await Promise.all(all), all.map(() => "locked"));
@@ -150,6 +151,7 @@ test("256 requests and 16 MiB of bodies wait at most, and there is room again on
         assert.equal(await first, "executed");
       }
       assert.equal(await Promise.race([its.ask("more", { bytes }), turn("waits")]), "waits", `${count} ${bytes} ${isLate}`);
+      if (!isLate) assert.equal(await Promise.race([its.ask("beyond that", { bytes: 1 }), turn("waits")]), "locked", "there is room for one more only");
       t.mock.reset();
     }
   }
@@ -238,6 +240,22 @@ test("an outcome that the storage fails to record is given again once a second, 
   await durable();
   await end("three");
   assert.equal((await three).split("\n")[0], "unavailable");
+});
+
+test("a call that follows an outcome which could be recorded only the second time is sent too, before the answer", async (t) => {
+  const its = key(t);
+  const { log, ask, durable, end, pass } = its;
+  its.failures = 1;
+  const one = ask("one");
+  await durable();
+  await end("one");
+  its.calls.push([2, undefined, false, "again"]);
+  await pass(1_000);
+  assert.deepEqual(log.slice(-2), ["settle one ended", "sync"]);
+  await durable();
+  await end("again");
+  assert.equal(await one, "executed");
+  assert.deepEqual(log.slice(-2), ["send again", "settle again ended"]);
 });
 
 test("an outcome that crashes the module is given once more, then as unknown, and at last the caller hears how it is; nothing is tried a second later", async (t) => {

@@ -42,6 +42,12 @@ test("the room of a principal is free once requests are answered or fail, and wi
       const { status, headers } = await serve(beyond, env);
       assert.deepEqual([status, headers.get("x-detail"), beyond.bodyUsed], [503, "too much of this principal is under way", true]);
     }
+    let end;
+    const slow = new ReadableStream({ start: (controller) => void (end = () => controller.close()) });
+    const refused = serve(new Request("https://a.example/one", { method: "POST", body: slow, duplex: "half" }), env);
+    assert.equal(await Promise.race([refused, turn("waits")]), "waits", "a client that still sends would not see its answer");
+    end();
+    assert.equal((await refused).status, 503);
     for (const { resolve, reject } of underWay.splice(0)) round === 0 ? reject(new Error("gone")) : resolve([200, ""]);
     assert.deepEqual(new Set((await Promise.all(all)).map((answer) => answer.status)), new Set([round === 0 ? 503 : 200]));
   }
@@ -55,6 +61,30 @@ test("an answer's line of the log is written when it leaves, and an answer witho
     assert.equal((await serve(new Request("https://a.example/one"), {})).status, 401);
   }
   assert.deepEqual(noted.calls.map((call) => call.arguments), [["a line"]]);
+});
+
+test("an answer says how long it took, to the page that may read it, and to no other", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000_000_000 });
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", "", 5_000] });
+  for (const [lines, page] of [["", null], ["access-control-allow-origin:https://b.example\n", "https://b.example"]]) {
+    const ask = async () => (t.mock.timers.tick(30), [200, lines, undefined, undefined, 20]);
+    const { headers } = await serve(new Request("https://a.example/one", { method: "POST", body: "" }), { SEMEL: { idFromName: (name) => name, get: () => ({ ask }) } });
+    assert.deepEqual([headers.get("server-timing"), headers.get("timing-allow-origin")], ["object;dur=20, total;dur=30", page]);
+  }
+});
+
+test("no timer is left of a request that has its answer, or whose object has failed", async (t) => {
+  t.mock.method(console, "log", () => {});
+  given.glue.router ??= {};
+  Object.assign(routerOf({}), { route: () => ["k", "", 60_000], unavailable: () => [503, ""] });
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  for (const [ask, status] of [[async () => [200, ""], 200], [() => Promise.reject(new Error("gone")), 503]]) {
+    const env = { SEMEL: { idFromName: (name) => name, get: () => ({ ask }) } };
+    assert.equal((await serve(new Request("https://a.example/one", { method: "POST", body: "" }), env)).status, status);
+  }
+  assert.equal(timers(), before);
 });
 
 test("a listing of keys fails if a shard of the registry does, and the log says which", async (t) => {
@@ -149,7 +179,7 @@ test("a body that the Worker itself has read before is said to be that, to the c
   const detail = "the Worker has read the body before it passed the request on: it has to read that of request.clone()";
   // To the object of a key, and to the registry.
   for (const key of ["k", null]) {
-    Object.assign(routerOf({}), { route: () => [key, "", 5_000, key === null ? false : undefined], unavailable: (detail, reason) => [503, `x-detail:${detail}\n`, detail, reason] });
+    Object.assign(routerOf({}), { route: () => [key, "", 5_000, key === null ? false : undefined], unavailable: (detail, reason = detail) => [503, `x-detail:${detail}\n`, detail, reason] });
     logged.mock.resetCalls();
     const read = request("{}");
     await read.json();

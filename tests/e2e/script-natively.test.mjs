@@ -129,8 +129,8 @@ test("attempts that include the deletion of a key are not grouped, however its p
   const change = attempt("POST", "/one");
   for (const path of ["/semel/v1/admin/keys/k", "/%73emel/v1/admin/%6beys/a%2Fb"]) assert.equal(group([change, attempt("DELETE", path), change]), undefined, path);
   assert.equal(asked, 0);
-  for (const other of [change, attempt("DELETE", "/semel/v1/admin/keys/k/more"), attempt("POST", "/semel/v1/admin/keys/k")]) assert.deepEqual(group([change, other]), []);
-  assert.equal(asked, 3);
+  for (const other of [change, attempt("DELETE", "/semel/v1/admin/keys/k/more"), attempt("DELETE", "/its-own/semel/v1/admin/keys/k"), attempt("POST", "/semel/v1/admin/keys/k")]) assert.deepEqual(group([change, other]), []);
+  assert.equal(asked, 4);
 });
 
 test("a handler sees both values of a header that another key has sent twice", async () => {
@@ -147,6 +147,13 @@ test("a status is a whole number from 100 to 599, the name of a header a text, a
     assert.throws(() => answerOf({ status }), new TypeError(`handle gave the status ${shown}: it is a number, such as 200`));
   }
   assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
+});
+
+test("JSON has a content type of its own unless a header of exactly that name is there, in any spelling", async () => {
+  const { answerOf } = await natively("script/answers.js");
+  for (const [name, typed] of [["x-content-type", "x-content-type:a\ncontent-type:application/json\n"], ["Content-Type", "Content-Type:a\n"]]) {
+    assert.deepEqual(answerOf({ status: 200, headers: { "x-one": "1", [name]: "a" }, body: [] }), [200, `x-one:1\n${typed}`, "[]"]);
+  }
 });
 
 test("a schema of anything but texts, and a pattern for keys that would match nothing, are refused before any request", async () => {

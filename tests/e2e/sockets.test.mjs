@@ -15,10 +15,11 @@ const MIB = 1 << 20;
 const ATTACHMENT_BYTES_MAX = 16 * KIB;
 const UNAVAILABLE = [4503, "unavailable"];
 
-/** A socket as the platform provides it. Notes what was sent, and the attachment. */
+/** A socket as the platform provides it. Notes what was sent, the attachment, how it was closed first, and how often. */
 class Platforms {
   readyState = 1;
   closed;
+  closes = 0;
   sent = [];
 
   constructor(attachment = null) {
@@ -42,6 +43,7 @@ class Platforms {
   close(...closed) {
     this.readyState = 2;
     this.closed ??= closed;
+    this.closes += 1;
   }
 }
 
@@ -107,6 +109,7 @@ test("a silent socket is closed after ten seconds and takes no room, and one who
   assert.equal(silent.closed, undefined);
   t.mock.timers.tick(5_000);
   assert.deepEqual([silent.closed, spoken.closed, gone.closed], [UNAVAILABLE, undefined, []]);
+  assert.equal(gone.closes, 1, "nothing waits for one that has gone");
   admitting[0].resolve(["alice", undefined]);
   await turn();
   const others = Array.from({ length: 100 }, () => open());
@@ -143,11 +146,11 @@ test("sockets from an address of 30,000 characters can open, and count as from o
 });
 
 test("IPv6 addresses with the same first 64 bits count as one, however they are written", (t) => {
-  for (const written of [["2001:db8:0:1::", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::"], ["2001:db9::", "2001:db9:0:0::", "2001:db9::9:0:0:"]]) {
+  for (const written of [["2001:db8:0:1::", "2001:db8:0:1:0:0:0:", "2001:db8:0:1:9::", "2001:db8::1:5:6:7:"], ["2001:db9::", "2001:db9:0:0::", "2001:db9::9:0:0:"]]) {
     const { open } = key(t);
     const other = open("2001:db8:0:2::1");
     const more = ["192.0.2.1", "192.0.2.2", "::ffff:192.0.2.1", "2001:db8::2:0:0:1", "2001:db8::", "::1", "::2:3:4:5:6:7:8"].map(open);
-    const host = (number) => written[number % 3] + (number + 1).toString(16);
+    const host = (number) => written[number % written.length] + (number + 1).toString(16);
     const many = Array.from({ length: 92 }, (_, number) => open(host(number)));
     assert.ok([other, ...more, ...many].every((socket) => socket && !socket.closed));
     for (let number = 0; number < 90; number += 1) assert.ok(open(`2001:db8:1:${number.toString(16)}::1`));

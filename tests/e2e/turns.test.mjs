@@ -378,6 +378,21 @@ test("what waits is bounded in number and in bytes, and its room is free again o
   }
 });
 
+test("a request that waits counts as one unless it says how many it is, whatever it waits for", LIMIT, async () => {
+  const many = Array.from({ length: 4_095 }, () => () => {});
+  for (const way of ["alone", "together", "after"]) {
+    const all = object();
+    const { log, turns, commit } = all;
+    const work = () => log.push("ran");
+    const busy = alone(all, "busy");
+    const waiting = [turns.together(work, many), way === "after" ? turns.after(turns.taken, work, 0) : turns[way](work)];
+    await assert.rejects(turns.together(work), /too many requests wait/, way);
+    await busy.end();
+    await commit();
+    await Promise.all(waiting);
+  }
+});
+
 test("only a waiting request takes room, which is free again after a failure and while the released work runs", LIMIT, async () => {
   const { log, turns, commit } = object();
   const ALL = 32 << 20;

@@ -72,9 +72,17 @@ impl Handler for Probe {
             }),
             "headers" => Ok(Response { status: 201, headers: all_headers(), body: b"made".to_vec() }),
             "gzip" => Ok(gzipped()),
-            "integer" => {
+            // `stored` binds by `run`, whose arguments cross to JavaScript in another way, and adds the number of bytes.
+            "integer" | "stored" => {
                 let integer: i64 = segments.get(1).and_then(|text| text.parse().ok()).unwrap_or_default();
-                let rows = context.sql.exec("SELECT ?1", &[integer.into()])?;
+                let rows = if segments.first() == Some(&"stored") {
+                    context.sql.exec("CREATE TABLE IF NOT EXISTS stored (number, bytes)", &[])?;
+                    let values = [integer.into(), Value::Blob(request.body.clone())];
+                    context.sql.run("INSERT INTO stored VALUES (?1, ?2)", &values)?;
+                    context.sql.exec("DELETE FROM stored RETURNING number + length(bytes)", &[])?
+                } else {
+                    context.sql.exec("SELECT ?1", &[integer.into()])?
+                };
                 let given = rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
                 Ok(Response::json(200, given.unwrap_or_default().to_string()))
             }
