@@ -145,6 +145,10 @@ twins! {
     ElsewhereDedupByMachine = "elsewhere-dedup-by-machine",
     /// A call that lasted too long is dated as if the clock had not jumped, so a probe proves too early.
     ElsewhereLateUndated = "elsewhere-late-undated",
+    /// When the clock jumps, it is forgotten that a call has lasted too long, so a probe proves too early.
+    ElsewhereLateUntilJump = "elsewhere-late-until-jump",
+    /// The service does not know any more what was made by a request that was sent again at a wrong time.
+    ServiceForgetsMistimed = "service-forgets-mistimed",
     /// An attempt is from the future by the clock of the machine, and not of the key.
     ElsewhereAheadByMachine = "elsewhere-ahead-by-machine",
     /// Each attempt of the SDK after the first says that the request was first sent later.
