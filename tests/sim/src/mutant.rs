@@ -49,6 +49,8 @@ twins! {
     OtherPayloadJoined = "other-payload-joined",
     /// It is not stored that a tab waits for another tab's request.
     JoinForgotten = "join-forgotten",
+    /// How long an answer is kept for another tab is measured by the clocks of keys.
+    KeptByKeysClock = "kept-by-keys-clock",
     /// A caller who need not wait any longer is told that the request did not run.
     ReleasedWithNo = "released-with-no",
     /// A caller is told not to wait any longer when half the time is over.

@@ -111,6 +111,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("stale-reads", 18, "history"),
     ("other-payload-joined", 0, "payload"),
     ("join-forgotten", 0, "lost"),
+    ("kept-by-keys-clock", 276, "kept"),
     ("released-with-no", 2, "lie"),
     ("released-early", 2, "patience"),
     ("released-never", 2, "patience"),
