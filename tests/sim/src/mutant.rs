@@ -97,6 +97,8 @@ twins! {
     PutBackEpochless = "put-back-epochless",
     /// After a key was put back, its clients go on with the sessions of before.
     NamesKept = "names-kept",
+    /// A holder that began after its key was put back tells its callers of a gap, as the former one had to.
+    GapOfNextHolder = "gap-of-next-holder",
     /// A session is idle after half the retention that a restart sets.
     IdleHalved = "idle-halved",
     /// What goes along with a request that is executed elsewhere is not acknowledged.

@@ -135,6 +135,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("put-back-placeless", 4, "misled"),
     ("put-back-epochless", 4, "epoch"),
     ("names-kept", 835, "answer"),
+    ("gap-of-next-holder", 21, "answer"),
     ("idle-halved", 14, "freed"),
     ("along-forgotten", 41, "unacknowledged"),
     ("elsewhere-too-small", 41, "capacity"),
