@@ -3,10 +3,12 @@
 //! Invariant: after [`Sim::calm`] nothing goes wrong any more, and no clock is behind where it, or another clock, has
 //! been.
 
+use crate::mutant::Twin;
 use crate::oracle::Violation;
 use crate::sim::{Event, Happening, Sim};
 use crate::tab::Login;
 use crate::wire::Cut;
+use semel_core::client::KEPT_S_MAX;
 
 impl Sim {
     pub fn fault(&mut self, fault: &Event) -> Result<(), Violation> {
@@ -46,7 +48,7 @@ impl Sim {
             }
             Event::Hurry => self.push(self.now_ms, Event::In(tab, Happening::Hurry)),
             Event::CrashCurl => self.crash_curl(),
-            Event::Jump => self.jump(),
+            Event::Jump => self.jump()?,
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));
                 let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
@@ -64,6 +66,7 @@ impl Sim {
         self.note(|| "the faults end".to_owned());
         self.is_calm = true;
         self.server.calm();
+        self.oracle.worker_is_at(self.server.worker_ahead_ms);
         for tab in 0..self.tabs.len() {
             self.tabs[tab].frozen_until_ms = self.tabs[tab].frozen_until_ms.min(self.now_ms);
             // The event that was to wake it waits until it had thawed.
@@ -115,15 +118,17 @@ impl Sim {
     }
 
     /// Lets the clock of a key, of the worker or of a tab jump while everything goes on.
-    fn jump(&mut self) {
+    fn jump(&mut self) -> Result<(), Violation> {
         let jump_ms = self.rng.i64(-self.plan.jump_ms_max..=self.plan.jump_ms_max);
         let way = if jump_ms < 0 { "back" } else { "forward" };
         let n = self.rng.usize(0..=self.plan.keys + self.browsers.len());
         let who = if n < self.plan.keys {
             self.server.jump(&format!("keys/{n}"), jump_ms);
+            self.keys_jumped_ms += jump_ms.abs();
             "a key's"
         } else if n == self.plan.keys {
             self.server.jump_worker(jump_ms);
+            self.oracle.worker_is_at(self.server.worker_ahead_ms);
             "the worker's"
         } else {
             let tab = self.some_tab();
@@ -132,5 +137,12 @@ impl Sim {
         };
         self.oracle.see(format!("clock: {who} jumps {way}"));
         self.note(|| format!("the clock of {n}, {who}, jumps by {jump_ms} ms"));
+        if !self.is_twin(Twin::KeptByKeysClock) || self.keys_jumped_ms <= KEPT_S_MAX * 1000 {
+            return Ok(());
+        }
+        (0..self.browsers.len()).try_for_each(|browser| {
+            let kept = self.browsers[browser].store.keeping();
+            self.remove(browser, &kept)
+        })
     }
 }

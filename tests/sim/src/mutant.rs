@@ -49,6 +49,8 @@ twins! {
     OtherPayloadJoined = "other-payload-joined",
     /// It is not stored that a tab waits for another tab's request.
     JoinForgotten = "join-forgotten",
+    /// How long an answer is kept for another tab is measured by the clocks of keys.
+    KeptByKeysClock = "kept-by-keys-clock",
     /// A caller who need not wait any longer is told that the request did not run.
     ReleasedWithNo = "released-with-no",
     /// A caller is told not to wait any longer when half the time is over.
@@ -95,6 +97,8 @@ twins! {
     PutBackEpochless = "put-back-epochless",
     /// After a key was put back, its clients go on with the sessions of before.
     NamesKept = "names-kept",
+    /// A holder that began after its key was put back tells its callers of a gap, as the former one had to.
+    GapOfNextHolder = "gap-of-next-holder",
     /// A session is idle after half the retention that a restart sets.
     IdleHalved = "idle-halved",
     /// What goes along with a request that is executed elsewhere is not acknowledged.
@@ -145,6 +149,10 @@ twins! {
     ElsewhereDedupByMachine = "elsewhere-dedup-by-machine",
     /// A call that lasted too long is dated as if the clock had not jumped, so a probe proves too early.
     ElsewhereLateUndated = "elsewhere-late-undated",
+    /// When the clock jumps, it is forgotten that a call has lasted too long, so a probe proves too early.
+    ElsewhereLateUntilJump = "elsewhere-late-until-jump",
+    /// The service does not know any more what was made by a request that was sent again at a wrong time.
+    ServiceForgetsMistimed = "service-forgets-mistimed",
     /// An attempt is from the future by the clock of the machine, and not of the key.
     ElsewhereAheadByMachine = "elsewhere-ahead-by-machine",
     /// Each attempt of the SDK after the first says that the request was first sent later.

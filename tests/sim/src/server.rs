@@ -56,7 +56,8 @@ pub struct Server {
     plan: Plan,
     config: Config,
     pub(crate) keys: BTreeMap<String, Keyed>,
-    worker_ahead_ms: i64,
+    /// How far the worker's clock is ahead, in ms.
+    pub worker_ahead_ms: i64,
     /// The furthest that the worker's clock was ever ahead, in ms.
     worker_ahead_ms_max: i64,
     /// What goes wrong in the handler, by the number of the request, and how often.

@@ -94,6 +94,8 @@ pub(crate) struct Sim {
     /// For backups.
     pub restoring: Rng,
     pub backup: Option<Backup>,
+    /// How far the clocks of keys have jumped, in ms, in either direction.
+    pub keys_jumped_ms: i64,
     pub now_ms: i64,
     /// The events by time, and then in the order in which they were made.
     queue: BTreeMap<(i64, u64), Event>,
@@ -117,6 +119,7 @@ impl Sim {
             administering: Rng::with_seed(crate::plan::of_administering(plan.seed)),
             restoring: Rng::with_seed(!crate::plan::of_restoring(plan.seed)),
             backup: None,
+            keys_jumped_ms: 0,
             now_ms: 0,
             queue: BTreeMap::new(),
             made: 0,

@@ -27,6 +27,12 @@ impl Store {
         self.rows.contains_key(id)
     }
 
+    /// The ids of rows that keep an answer for another tab.
+    pub fn keeping(&self) -> Vec<String> {
+        let is_kept = |row: &[u8]| matches!(codec::decode(row), Ok(Row::Settled(settled)) if settled.kept.is_some());
+        self.rows.iter().filter(|(_, row)| is_kept(row)).map(|(id, _)| id.clone()).collect()
+    }
+
     /// Deletes the rows that are done.
     pub fn remove(&mut self, ids: &[String]) {
         self.rows.retain(|id, row| !ids.contains(id) || !is_done(row));

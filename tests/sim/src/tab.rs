@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const USERS: [&str; 2] = ["alice", "bob"];
 
 /// A host notices if its clocks drift apart by more than this, in ms.
-const DRIFT_MS_MAX: i64 = 5_000;
+pub const DRIFT_MS_MAX: i64 = 5_000;
 
 /// Whose token the tabs of a browser send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -215,7 +215,7 @@ impl Sim {
             match action {
                 Action::Change { ticket, id, change } => self.change(tab, ticket, id, change),
                 Action::Remove(ids) => {
-                    self.browsers[self.tabs[tab].browser].store.remove(&ids);
+                    self.remove(self.tabs[tab].browser, &ids)?;
                     ids.iter().try_for_each(|id| self.use_once_more(tab, id))?;
                 }
                 Action::Transmit(_) if self.tabs[tab].is_offline => {
@@ -330,6 +330,18 @@ impl Sim {
             }
         }
         self.later(STORE_MS_MAX, Event::In(tab, Happening::Changed(ticket, Some(changed))));
+    }
+
+    /// Removes rows that are done from the store of a browser.
+    pub fn remove(&mut self, browser: usize, ids: &[String]) -> Result<(), Violation> {
+        let store = &mut self.browsers[browser].store;
+        let kept = store.keeping();
+        store.remove(ids);
+        for id in kept.iter().filter(|id| ids.contains(id)) {
+            self.note(|| format!("browser {browser}: the answer to {id} is kept no longer"));
+            self.oracle.dropped(self.oracle.number_of(id), self.now_ms)?;
+        }
+        Ok(())
     }
 
     fn deliver(&mut self, tab: usize, ticket: Ticket, to: Receiver, answered: Rc<Answered>) {

@@ -2,7 +2,6 @@
 
 use super::{Got, IdStory, Oracle, Violation, Wish, violation};
 use crate::snapshot::Snapshot;
-use semel_core::client::KEPT_S_MAX;
 use semel_core::problem::Executed;
 
 impl Oracle {
@@ -85,7 +84,7 @@ impl Oracle {
             // Without its row, the client doesn't know what came of the request, nor that it was acknowledged.
             "acknowledged" => wish.is_lost,
             // A caller that asks for the answer, or calls again, after the request was settled.
-            "outcome-lost" => wish.is_lost || wish.is_shared || self.may_be_overslept(),
+            "outcome-lost" => wish.is_lost || wish.is_shared || wish.is_dropped,
             "fingerprint-mismatch" => wish.is_disputed,
             // If another tab has the request in hand, giving up ends only the waiting.
             "gave-up" => wish.is_shared && wish.is_given_up,
@@ -100,13 +99,6 @@ impl Oracle {
             _ => false,
         };
         if is_due { Ok(()) } else { violation("answer", format!("{number} was answered {got:?}")) }
-    }
-
-    /// Whether an answer that another tab kept for a frozen one may be gone when that wakes up. It is kept for a day, and the
-    /// server's clock may jump further. Where nobody can tell who lives, it may be kept for one that is awake, too.
-    fn may_be_overslept(&self) -> bool {
-        let jumped_ms = self.plan.jump_ms_max.saturating_mul(self.plan.jumps as i64);
-        (self.plan.freezes > 0 || !self.plan.has_locks) && jumped_ms > KEPT_S_MAX * 1000
     }
 
     /// Whether the id may belong to the other payload that was tried under it: an administrator has deleted the record, and the

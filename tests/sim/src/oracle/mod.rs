@@ -171,6 +171,8 @@ pub struct Wish {
     pub is_disputed: bool,
     /// How often a row was made for it.
     pub rows: u32,
+    /// Whether its answer was kept for another tab, and is gone because a day has passed by the worker's clock.
+    pub is_dropped: bool,
     /// The tabs that found it pending in another tab, and wait.
     pub joined: BTreeSet<usize>,
     /// What its caller got.
@@ -195,6 +197,8 @@ pub struct Oracle {
     fences_s: BTreeMap<String, i64>,
     /// The keys that were put back.
     put_back: BTreeSet<String>,
+    /// How far the worker's clock was ahead at least and at most, in ms.
+    worker_ahead_ms: (i64, i64),
     /// The history of all accounts.
     pub history: History,
     /// What happened at least once. A run in which nothing happens proves nothing.
@@ -214,6 +218,7 @@ impl Oracle {
             happened: BTreeMap::new(),
             fences_s: BTreeMap::new(),
             put_back: BTreeSet::new(),
+            worker_ahead_ms: (0, 0),
             history: History::default(),
             seen: BTreeSet::new(),
         }

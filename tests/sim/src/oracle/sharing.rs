@@ -8,7 +8,8 @@
 
 use super::{Got, OTHER_PAYLOAD, Oracle, Violation, Wish, violation};
 use crate::snapshot::Effect;
-use crate::tab::Caller;
+use crate::tab::{Caller, DRIFT_MS_MAX};
+use semel_core::client::KEPT_S_MAX;
 use semel_core::problem::Executed;
 
 /// The codes that only say that nothing is known here.
@@ -25,6 +26,25 @@ impl Oracle {
             self.see("id: used again when its row was gone");
             self.history.is_no_longer_promised(&key);
         }
+    }
+
+    /// Takes note of how far the worker's clock is ahead, in ms.
+    pub fn worker_is_at(&mut self, ahead_ms: i64) {
+        let (least_ms, most_ms) = self.worker_ahead_ms;
+        self.worker_ahead_ms = (least_ms.min(ahead_ms), most_ms.max(ahead_ms));
+    }
+
+    /// Checks that an answer that was kept for another tab was kept for a day, by the worker's clock as any tab may know
+    /// it, perhaps of before a jump. A tab whose own clock jumps far knows none. If the id was used again, somebody may
+    /// have acknowledged the former request late.
+    pub fn dropped(&mut self, number: usize, now_ms: i64) -> Result<(), Violation> {
+        let (least_ms, most_ms) = self.worker_ahead_ms;
+        let drift_ms = DRIFT_MS_MAX * self.plan.jumps as i64;
+        if !self.of(number).is_reused() && now_ms + most_ms - least_ms + drift_ms <= KEPT_S_MAX * 1000 {
+            return violation("kept", format!("the answer to {number} is gone at {now_ms} ms"));
+        }
+        self.of(number).is_dropped = true;
+        Ok(())
     }
 
     /// Takes note that a tab found the request pending, and waits for its answer.

@@ -155,12 +155,16 @@ fn number_of(id: &str) -> Option<usize> {
     id.strip_prefix('w')?.parse().ok()
 }
 
+/// A call that has ended, what became of it, and when the engine had decided on it: by the key's clock, and in ms of the
+/// run.
+pub type Settles = (Sent, Ended, (i64, i64));
+
 /// A question to the engine, and what it changed.
 #[derive(Debug, Clone)]
 pub struct Dealt {
     pub asked: Rc<Asked>,
-    /// The call that had been sent for the request, what became of it, and when the engine had decided on it.
-    pub settles: Option<(Sent, Ended, i64)>,
+    /// The call that had been sent for the request, and what became of it.
+    pub settles: Option<Settles>,
     /// The answer. `None`: the object ended before, or nobody asked.
     pub reply: Option<Reply>,
     /// Whether a statement was made to fail meanwhile.
@@ -177,9 +181,9 @@ pub struct Dealt {
 
 impl Dealt {
     /// If this is a probe that found nothing, when it was decided on.
-    pub fn absent_ms(&self) -> Option<i64> {
+    pub fn absent_ms(&self) -> Option<(i64, i64)> {
         match &self.settles {
-            Some((Sent::Probe { .. }, Ended::Answered(Response { status: 404, .. }), decided_ms)) => Some(*decided_ms),
+            Some((Sent::Probe { .. }, Ended::Answered(Response { status: 404, .. }), decided)) => Some(*decided),
             _ => None,
         }
     }

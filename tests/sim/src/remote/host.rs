@@ -7,7 +7,7 @@
 //!   does.
 //! - The object may end between any two statements, and between any two steps. Everything that waits ends with it.
 
-use super::asked::{Asked, Dealt, Errand, State, View};
+use super::asked::{Asked, Dealt, Errand, Settles, State, View};
 use super::options::{HOLD_MS_MAX, Options, Times};
 use super::routes::Routes;
 use super::run::{Event, Run};
@@ -61,8 +61,8 @@ pub struct Object {
     pub durable: Rc<View>,
     /// The latest time that this object may have told, in Unix ms.
     pub(super) clock_ms: i64,
-    /// Whether a statement was made to fail in the last call.
-    was_troubled: bool,
+    /// The latest that its clock may be, in Unix ms: as far as it has looked at its machine's, or as is stored.
+    pub(super) reaches_ms: i64,
 }
 
 impl Object {
@@ -88,7 +88,7 @@ impl Object {
             seen: Rc::default(),
             durable: Rc::default(),
             clock_ms: 0,
-            was_troubled: false,
+            reaches_ms: 0,
         }
     }
 
@@ -111,6 +111,7 @@ impl Object {
     /// Looks at what is stored, and at the latest time in it.
     fn look(&mut self, wall_ms: i64) {
         self.clock_ms = Snapshot::of(&self.world.database, None).latest_ms();
+        self.reaches_ms = self.clock_ms;
         self.seen = Rc::new(View::of(&self.world.database, wall_ms.max(self.clock_ms)));
     }
 }
@@ -135,9 +136,7 @@ impl Run {
         if self.dies("with what came of it in hand") {
             return Ok(());
         }
-        let has_lasted = self.now_ms >= decided_at_ms + self.times().timeout_ms;
-        let reply = self.ask(&asked, Some(Some((sent, ended, decided_ms))))?;
-        self.oracle.call_ended(number, has_lasted && reply.is_some() && !self.object.was_troubled);
+        let reply = self.ask(&asked, Some(Some((sent, ended, (decided_ms, decided_at_ms)))))?;
         self.go_on(asked, has_turn, reply)
     }
 
@@ -185,16 +184,15 @@ impl Run {
     pub(super) fn ask(
         &mut self,
         asked: &Rc<Asked>,
-        follows: Option<Option<(Sent, Ended, i64)>>,
+        follows: Option<Option<Settles>>,
     ) -> Result<Option<Reply>, Violation> {
-        self.object.world.wall_ms = self.wall_ms();
+        self.tell_time();
         if !self.object.world.database.is_holding() && self.happens_often(self.plan.slow_commits) {
             self.oracle.see("elsewhere: commits are held back");
             self.object.world.database.hold();
             self.later(HOLD_MS_MAX, Event::Release(self.object.life));
         }
         let is_troubled = self.break_database();
-        self.object.was_troubled = is_troubled;
         let is_under_way = self.object.flights.values().any(|flight| flight.asked.wish == asked.wish);
         let is_lost = self.is_twin(Twin::AnswerLost);
         if let (Errand::LookUp, Some(writes)) = (asked.errand, self.look_up_writes()) {
@@ -333,7 +331,6 @@ impl Run {
         object.late.clear();
         object.held.clear();
         object.world.restart();
-        self.oracle.object_ends();
         let wall_ms = self.wall_ms();
         self.object.look(wall_ms);
     }
@@ -366,7 +363,7 @@ impl Run {
 
     /// Lets an administrator have the key forget.
     pub(super) fn forget(&mut self, asked: &Rc<Asked>, before_s: i64) -> Result<(), Violation> {
-        self.object.world.wall_ms = self.wall_ms();
+        self.tell_time();
         let before = self.object.seen.clone();
         // If this fails, the key is told again some time.
         drop(self.object.world.forget(before_s));

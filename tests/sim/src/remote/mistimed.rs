@@ -40,13 +40,30 @@ impl Run {
                     shifted(-ahead_ms)
                 })
             }
-            Twin::ElsewhereLateUndated if is_unknown => {
-                let rows = world.database.peek(&format!("SELECT at_ms, executed FROM semel_records {THAT} '{id}'"));
+            Twin::ElsewhereLateUndated | Twin::ElsewhereLateUntilJump if is_unknown => {
+                let columns = "at_ms, executed, crashes";
+                let rows = world.database.peek(&format!("SELECT {columns} FROM semel_records {THAT} '{id}'"));
                 let number = |column: usize| rows.first().and_then(|row| row[column].as_integer());
-                let (at_ms, executed) = (number(0)?, number(1)?);
-                Some(format!("UPDATE semel_records SET at_ms = {at_ms}, executed = {executed} {THAT} '{id}'"))
+                let (at_ms, executed, times) = (number(0)?, number(1)?, number(2)?);
+                let set = format!("SET at_ms = {at_ms}, executed = {executed}");
+                let undated = format!("UPDATE semel_records {set} {THAT} '{id}' AND crashes = {times}");
+                if twin == Twin::ElsewhereLateUndated {
+                    return Some(undated);
+                }
+                self.undated.push(undated);
+                None
             }
             _ => None,
+        }
+    }
+
+    /// Has a mutant forget what it knew of calls when the clock jumped.
+    pub(super) fn undate(&mut self) {
+        if !self.object.is_holding() {
+            let undated = std::mem::take(&mut self.undated);
+            for statement in undated {
+                self.object.world.database.query(&statement);
+            }
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Run {
     /// How far the key's clock is ahead as far as callers have heard, in ms.
     pub(super) heard_ahead_ms: i64,
     pub(super) backup: Option<Backup>,
+    /// What a mutant does to the rows when the clock jumps.
+    pub(super) undated: Vec<String>,
     pub(super) now_ms: i64,
     queue: BTreeMap<(i64, u64), Event>,
     pushed: u64,
@@ -103,6 +105,7 @@ impl Run {
             ahead_ms_max: 0,
             heard_ahead_ms: 0,
             backup: None,
+            undated: Vec::new(),
             now_ms: 0,
             queue: BTreeMap::new(),
             pushed: 0,

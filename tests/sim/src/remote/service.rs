@@ -69,8 +69,7 @@ impl Run {
             return Ok(());
         }
         self.note(|| format!("{number}: {sent:?} for {} leaves", asked.wish));
-        let settle_ms = times.settle_s() * 1000;
-        self.oracle.left(number, &asked, &sent, (decided, self.now_ms, settle_ms), &self.object.durable)?;
+        self.oracle.left(number, &asked, &sent, (decided, self.now_ms, times), &self.object.durable)?;
         self.may_jump_amid();
         if is_gone || self.happens_often(self.plan.remote.lose) {
             self.note(|| format!("{number}: is lost"));
@@ -105,7 +104,7 @@ impl Run {
     pub(super) fn reached(&mut self, number: usize) -> Result<(), Violation> {
         let Some(message) = self.service.messages.get(&number).cloned() else { return Ok(()) };
         let Message { asked, sent, ends_ms, .. } = &message;
-        let made = self.service.made.get(&asked.wish).filter(|_| !self.is_twin(Twin::ServiceForgets));
+        let made = self.service.made.get(&asked.wish).filter(|_| !self.forgets(asked.wish));
         let made = made.cloned().unwrap_or_default();
         let fails = self.happens_often(self.plan.remote.fail);
         match sent {
@@ -143,6 +142,12 @@ impl Run {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a mutant of the service forgets what it made for a wish.
+    fn forgets(&self, wish: usize) -> bool {
+        let is_mistimed = self.is_twin(Twin::ServiceForgetsMistimed) && self.oracle.is_mistimed(wish);
+        is_mistimed || self.is_twin(Twin::ServiceForgets)
     }
 
     /// The service has done what a message asks for.

@@ -58,11 +58,23 @@ impl Run {
         self.wall_ms().max(self.object.clock_ms) - START_MS
     }
 
-    /// Checks that the key's clock has not gone back while its object lives, nor to before what is stored.
+    /// The object looks at its machine's clock.
+    pub(super) fn tell_time(&mut self) {
+        let wall_ms = self.wall_ms();
+        self.object.world.wall_ms = wall_ms;
+        self.object.reaches_ms = self.object.reaches_ms.max(wall_ms);
+    }
+
+    /// Checks that the key's clock has not gone back while its object lives, nor to before what is stored, and is no
+    /// further than its machine's has been meanwhile.
     pub(super) fn check_clock(&self, reply: &Reply) -> Result<(), Violation> {
         let (now_ms, before_ms) = (reply.now_ms(), self.object.clock_ms);
         if reply.header("semel-key").is_some() && now_ms < before_ms {
             return violation("clock", format!("the key's clock goes back from {before_ms} to {now_ms}"));
+        }
+        let reaches_ms = self.object.reaches_ms;
+        if reply.header("semel-key").is_some() && now_ms > reaches_ms {
+            return violation("clock", format!("the key's clock is at {now_ms}, and may be at {reaches_ms}"));
         }
         Ok(())
     }
@@ -110,8 +122,7 @@ impl Run {
 
     fn set_ahead(&mut self, ahead_ms: i64) {
         if ahead_ms > self.ahead_ms {
-            let under_way = self.object.flights.keys().copied().collect();
-            self.oracle.clock_jumps(self.now_ms, &under_way);
+            self.undate();
         }
         self.ahead_ms = ahead_ms;
         self.ahead_ms_max = self.ahead_ms_max.max(ahead_ms);

@@ -48,7 +48,7 @@ impl Run {
         self.note(|| format!("{key} is put back"));
         self.server.put_back(key, copy, self.now_ms);
         let seen = self.server.seen(key).cloned().unwrap_or_default();
-        if self.oracle.put_back(key, past.clone(), &seen) && !self.server.is_twin(Twin::NamesKept) {
+        if self.oracle.put_back(key, past.clone(), (&seen, self.now_ms)) && !self.server.is_twin(Twin::NamesKept) {
             if self.restoring.bool() {
                 let before_s = self.server.clock_ms(key, self.now_ms).div_euclid(1000);
                 self.forget(key, before_s)?;

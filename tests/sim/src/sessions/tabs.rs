@@ -7,10 +7,12 @@ use super::frame;
 use super::holder::{Holder, Which};
 use super::run::{Event, Happening, REOPENS_MS, Run, Sender};
 use crate::letter::Message;
+use crate::mutant::Twin;
 use crate::oracle::{Got, Violation, violation};
 use semel_core::client::session::{Action, Change, TAKE_OVER};
 use semel_core::client::{Answer, Answered, Draft, Receiver, Ticket};
 use semel_core::message::Headers;
+use semel_core::problem::Executed;
 use semel_support::Reply;
 
 /// The longest that a transaction of the store takes, and the longest that its report takes, in ms.
@@ -140,7 +142,7 @@ impl Run {
         holder.tickets.insert(number, ticket);
         holder.asked.push(number);
         let (key, name) = (holder.which.key(), holder.which.name.clone());
-        self.oracle.wish(number, &key, tab, patience_ms.is_some());
+        self.oracle.wish(number, &holder.which, tab, patience_ms.is_some());
         self.note(|| format!("holder-{tab}: the application wants {number} of {name} at {key}"));
     }
 
@@ -238,13 +240,21 @@ impl Run {
         let Some(number) = self.number_of(tab, ticket) else {
             return violation("answer", format!("holder-{tab} answers what it does not have in hand"));
         };
-        let got = Got::from(answered);
+        let (which, opened_ms) = (self.tabs[tab].which.clone(), self.tabs[tab].opened_ms);
+        let is_behind = self.oracle.is_behind(&which.key(), opened_ms);
+        let is_next = self.oracle.was_put_back(&which.key()) && !is_behind;
+        let is_wrong = is_next && self.server.is_twin(Twin::GapOfNextHolder);
+        let got = if is_wrong && self.oracle.is_any_given_up(&which.key()) {
+            Got::Failure("sequence-gap".to_owned(), Executed::Unknown)
+        } else {
+            Got::from(answered)
+        };
         self.note(|| format!("holder-{tab}: {to:?} of {number} gets {}", got.line()));
         let is_caller = self.tabs[tab].callers.remove(&format!("n{number}")).is_some();
         if is_caller != (to == Receiver::Caller) {
             return violation("answer", format!("{number} was answered to {to:?}"));
         }
-        self.oracle.told(number, got)?;
+        self.oracle.told(number, (&which, is_behind), got)?;
         self.later(STORE_MS_MAX, Event::In(tab, Happening::Delivered(ticket)));
         Ok(())
     }

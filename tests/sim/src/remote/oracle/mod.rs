@@ -18,7 +18,7 @@ mod rows;
 pub use past::Past;
 
 use super::asked::{Asked, Dealt, Errand, Route, State, View};
-use super::options::Options;
+use super::options::{Options, Times};
 use super::service::body_of;
 use crate::oracle::{Violation, violation};
 use semel_core::server::engine::remote::Call as Sent;
@@ -34,12 +34,14 @@ struct Left {
     /// By the key's clock, and in ms of the run.
     decided_ms: i64,
     decided_at_ms: i64,
-    /// How long after `decided_ms` it has had its effect or never will.
+    /// From when on, by the key's clock, the time counts that has to pass before a probe proves something. It is later
+    /// than `decided_ms` if that clock was put ahead while the call was under way.
+    counts_from_ms: i64,
+    timeout_ms: i64,
+    /// How long after that it has had its effect or never will.
     settle_ms: i64,
-    /// Whether the clock has jumped ahead while it was under way.
-    has_jumped_amid: bool,
-    /// Whether the key may take it for older than it is.
-    is_hasty: bool,
+    /// Whether the key's clock misled it, so that it left too early or too late.
+    is_mistimed: bool,
 }
 
 /// What the oracle remembers of a wish.
@@ -57,8 +59,8 @@ struct Story {
     made: Vec<usize>,
     /// What the service said of it.
     said: BTreeSet<(u16, String)>,
-    /// When the last probe was decided on that found nothing.
-    absent_ms: Option<i64>,
+    /// When the last probe since it left was decided on that found nothing: by the key's clock, and in ms of the run.
+    absent_ms: Option<(i64, i64)>,
     outcome: Option<(u16, String)>,
     /// What an administrator said: that it ran, or that it did not.
     word: Option<bool>,
@@ -80,8 +82,6 @@ struct Story {
     /// The calls that have left and that the key does not know of, because it was put back since.
     hidden: BTreeSet<usize>,
     was_put_back: bool,
-    /// Whether it was sent once more because the clock was wrong.
-    is_mistimed: bool,
 }
 
 /// The oracle.
@@ -95,8 +95,6 @@ pub struct Oracle {
     has_forgotten: bool,
     /// What was first sent before is forgotten, in Unix seconds.
     forgotten_s: i64,
-    /// When the clock of the key's machine last jumped ahead, in ms of the run.
-    jumped_at_ms: Option<i64>,
     stories: Vec<Story>,
     /// What happened at least once.
     pub seen: BTreeSet<String>,
@@ -112,7 +110,6 @@ impl Oracle {
             retention_ms_min: one.min(other).saturating_mul(1000),
             has_forgotten: false,
             forgotten_s: 0,
-            jumped_at_ms: None,
             stories: Vec::new(),
             seen: BTreeSet::new(),
         }
@@ -142,7 +139,6 @@ impl Oracle {
             is_free: false,
             hidden: BTreeSet::new(),
             was_put_back: false,
-            is_mistimed: false,
         });
     }
 
@@ -157,13 +153,13 @@ impl Oracle {
     }
 
     /// Checks a call that leaves for the service. `decided`: when the engine decided on it, by the key's clock and in ms
-    /// of the run. `settle_ms`: how long after that it has had its effect or never will.
+    /// of the run. `set`: the times of the deployment.
     pub fn left(
         &mut self,
         number: usize,
         asked: &Asked,
         sent: &Sent,
-        ((decided_ms, decided_at_ms), now_ms, settle_ms): ((i64, i64), i64, i64),
+        ((decided_ms, decided_at_ms), now_ms, set): ((i64, i64), i64, Times),
         committed: &View,
     ) -> Result<(), Violation> {
         let wish = asked.wish;
@@ -199,24 +195,27 @@ impl Oracle {
             (Route::Report, _) => false,
             (Route::Resend, [first, ..]) => decided_ms < first.decided_ms + self.dedup_ms,
             (Route::Probe, [.., last]) => {
-                let has_settled = last.is_hasty || decided_at_ms >= last.decided_at_ms + last.settle_ms;
-                let is_absent = |absent_ms: i64| absent_ms >= last.decided_ms + last.settle_ms;
-                has_settled && story.absent_ms.is_some_and(is_absent)
+                story.absent_ms.is_some_and(|(absent_ms, _)| absent_ms >= last.counts_from_ms + last.settle_ms)
             }
         };
         if !may_leave {
             return violation("again", format!("{wish}, by {route}, leaves once more at {now_ms} ms: {story:?}"));
         }
         let nth = if story.left.is_empty() { "leaves" } else { "leaves again" };
-        if let (Some(first), Some(last)) = (story.left.first(), story.left.last()) {
-            story.is_mistimed |= story.is_mistimed_by(first, last, (decided_at_ms, self.dedup_ms));
-        }
-        // It may have waited to be durable.
-        let has_jumped_amid = self.jumped_at_ms.is_some_and(|jumped_at_ms| jumped_at_ms >= decided_at_ms);
-        let is_hasty = false;
-        let attempt = asked.number;
         let is_anew = story.left.is_empty() && !story.hidden.is_empty();
-        story.left.push(Left { number, attempt, decided_ms, decided_at_ms, settle_ms, has_jumped_amid, is_hasty });
+        let left = Left {
+            number,
+            attempt: asked.number,
+            decided_ms,
+            decided_at_ms,
+            counts_from_ms: decided_ms,
+            timeout_ms: set.timeout_ms,
+            settle_ms: set.settle_s() * 1000,
+            is_mistimed: story.is_mistimed_at(decided_at_ms, self.dedup_ms),
+        };
+        story.left.push(left);
+        // That probe proves nothing of this one.
+        story.absent_ms = None;
         self.see(format!("elsewhere, {route}: {nth}"));
         if is_anew {
             self.see(format!("elsewhere, {route}: leaves once more after the key was put back"));
@@ -232,7 +231,7 @@ impl Oracle {
             return Ok(());
         }
         let attempt = story.left.iter().find(|left| left.number == number).map(|left| left.attempt);
-        if story.times_made() > 1 && !story.is_mistimed {
+        if story.was_made_again() {
             return violation("twice", format!("{wish} was made twice: {story:?}"));
         }
         // If an administrator said something else of it, that is the administrator's responsibility.
@@ -273,6 +272,7 @@ impl Oracle {
         if let Some(absent_ms) = dealt.absent_ms() {
             self.stories[asked.wish].absent_ms = Some(absent_ms);
         }
+        self.stories[asked.wish].call_ended(dealt);
         let wishes: BTreeSet<usize> = before.0.keys().chain(after.0.keys()).copied().collect();
         self.has_forgotten |= asked.errand == Errand::Forget;
         for wish in wishes {

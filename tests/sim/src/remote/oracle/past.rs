@@ -2,15 +2,16 @@
 //!
 //! Invariants:
 //! - Time is the key's own, as it says it. If its machine's clock is put ahead once a call has ended, a probe may prove
-//!   too early; if it is put back, something may be sent again too late. Only then may something be made twice, and only
-//!   what was sent at such a time.
+//!   too early; if it is put back, something may be sent again too late. Only what was sent at such a time may make
+//!   something once more.
 //! - The same time decides whether a request that was given up may be sent again. A key's clock goes back only over the
 //!   end of its object, and never to before what is stored.
 //! - If the key is put back, everything that was said since is void. What has left since is not known there, so it
 //!   excuses what is done once more. What left before counts as ever.
 //! - Once the key has forgotten, it starts nothing that was first sent before.
 
-use super::{Left, Oracle, Story};
+use super::{Left, Oracle, Sent, State, Story};
+use crate::remote::asked::Dealt;
 use std::collections::BTreeSet;
 
 /// What a backup contains.
@@ -18,14 +19,12 @@ use std::collections::BTreeSet;
 pub struct Past {
     stories: Vec<Story>,
     forgotten_s: i64,
-    jumped_at_ms: Option<i64>,
 }
 
 impl Oracle {
     /// What a backup contains that is made now.
     pub fn past(&self) -> Past {
-        let Self { forgotten_s, jumped_at_ms, .. } = *self;
-        Past { stories: self.stories.clone(), forgotten_s, jumped_at_ms }
+        Past { stories: self.stories.clone(), forgotten_s: self.forgotten_s }
     }
 
     /// Takes note that the key is put back.
@@ -40,10 +39,6 @@ impl Oracle {
             story.gone = now.gone;
             (story.made, story.said, story.denied) = (now.made, now.said, now.denied);
             (story.first_sent_s, story.is_acknowledged) = (now.first_sent_s, now.is_acknowledged);
-            // The key does not know any more how long its calls have lasted.
-            for left in &mut story.left {
-                left.is_hasty |= std::mem::take(&mut left.has_jumped_amid) || self.jumped_at_ms != past.jumped_at_ms;
-            }
         }
     }
 
@@ -60,32 +55,9 @@ impl Oracle {
         }
     }
 
-    /// Takes note that the clock of the key's machine jumps ahead while these calls are under way.
-    pub fn clock_jumps(&mut self, now_ms: i64, under_way: &BTreeSet<usize>) {
-        self.jumped_at_ms = Some(now_ms);
-        for last in self.stories.iter_mut().filter_map(|story| story.left.last_mut()) {
-            if under_way.contains(&last.number) {
-                last.has_jumped_amid = true;
-            } else {
-                last.is_hasty = true;
-            }
-        }
-    }
-
-    /// Takes note that a call has ended. `is_late`: it had lasted for as long as it may, and that is recorded.
-    pub fn call_ended(&mut self, number: usize, is_late: bool) {
-        let all = self.stories.iter_mut().flat_map(|story| &mut story.left);
-        for left in all.filter(|left| left.number == number) {
-            left.is_hasty |= left.has_jumped_amid && !is_late;
-            left.has_jumped_amid = false;
-        }
-    }
-
-    /// Takes note that the object ended. Nobody knows how long its calls have lasted.
-    pub fn object_ends(&mut self) {
-        for left in self.stories.iter_mut().flat_map(|story| &mut story.left) {
-            left.is_hasty |= std::mem::take(&mut left.has_jumped_amid);
-        }
+    /// Whether a wish was sent again at a wrong time.
+    pub fn is_mistimed(&self, wish: usize) -> bool {
+        self.stories[wish].left.iter().any(|left| left.is_mistimed)
     }
 }
 
@@ -113,17 +85,44 @@ impl Story {
         self.made.iter().filter(|number| !self.hidden.contains(number)).count()
     }
 
-    /// Whether which of several made it first is not to be told.
-    pub(super) fn is_blurred(&self) -> bool {
-        self.is_mistimed || self.times_made() < self.made.len()
+    /// Whether a call made it once more that its key's clock did not mislead. Each call has its number in the order in
+    /// which they left.
+    pub(super) fn was_made_again(&self) -> bool {
+        let known: BTreeSet<usize> = self.made.iter().copied().filter(|number| !self.hidden.contains(number)).collect();
+        let is_explained = |number: &usize| self.left.iter().any(|left| left.number == *number && left.is_mistimed);
+        known.iter().skip(1).any(|number| !is_explained(number))
     }
 
-    /// Whether the key's clock misled it, if this one leaves now: to send it again too early, or too late.
-    pub(super) fn is_mistimed_by(&self, first: &Left, last: &Left, (now_ms, dedup_ms): (i64, i64)) -> bool {
+    /// Whether which of several made it first is not to be told.
+    pub(super) fn is_blurred(&self) -> bool {
+        let mut misled = self.left.iter().filter(|left| left.is_mistimed);
+        misled.any(|left| self.made.contains(&left.number)) || self.times_made() < self.made.len()
+    }
+
+    /// Whether the key's clock misled it, if it leaves at this time of the run: it is sent again too early, or too late.
+    pub(super) fn is_mistimed_at(&self, now_ms: i64, dedup_ms: i64) -> bool {
         match self.route {
-            super::Route::Probe => last.is_hasty && now_ms < last.decided_at_ms + last.settle_ms,
-            super::Route::Resend => now_ms >= first.decided_at_ms + dedup_ms,
+            super::Route::Probe => {
+                let absent_at_ms = self.absent_ms.map_or(now_ms, |(_, at_ms)| at_ms);
+                self.left.iter().any(|left| absent_at_ms < left.decided_at_ms + left.settle_ms)
+            }
+            super::Route::Resend => self.left.first().is_some_and(|first| now_ms >= first.decided_at_ms + dedup_ms),
             super::Route::Report => false,
+        }
+    }
+
+    /// Takes note that a call has ended without an outcome, if that is recorded. It may have lasted until then, so the
+    /// time that it may need counts from the instant at which such a call has left.
+    pub(super) fn call_ended(&mut self, dealt: &Dealt) {
+        let Dealt { asked, settles, reply, is_troubled, after, now_ms, .. } = dealt;
+        let Some((Sent::Dispatch { .. }, _, (decided_ms, _))) = settles else { return };
+        let is_recorded = reply.is_some() && !is_troubled && dealt.is_of_start();
+        if !is_recorded || after.state_of(asked.wish) != State::InDoubt {
+            return;
+        }
+        let is_its = |left: &&mut Left| left.attempt == asked.number && left.decided_ms == *decided_ms;
+        for left in self.left.iter_mut().filter(is_its) {
+            left.counts_from_ms = left.counts_from_ms.max(now_ms - left.timeout_ms);
         }
     }
 }

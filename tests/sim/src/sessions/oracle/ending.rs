@@ -1,11 +1,13 @@
 //! What must hold for a run that has ended, and for what callers are told.
 
 use super::{Got, Oracle, Violation, violation};
+use crate::sessions::holder::Which;
 use semel_core::problem::Executed;
 
 impl Oracle {
-    /// Checks what a caller is told about a wish.
-    pub fn told(&mut self, number: usize, got: Got) -> Result<(), Violation> {
+    /// Checks what a caller is told about a wish by a holder of a session. `is_behind`: its key may not know any more what
+    /// that has.
+    pub fn told(&mut self, number: usize, (which, is_behind): (&Which, bool), got: Got) -> Result<(), Violation> {
         if let Got::Outcome(status, body) = &got
             && !self.has_been_its_outcome(number, &(*status, body.clone()))
         {
@@ -13,6 +15,9 @@ impl Oracle {
         }
         if let Got::Failure(code, _) = &got {
             self.see(format!("session: somebody is told {code}"));
+            if code == "sequence-gap" && !(is_behind && self.is_unclosed(which)) {
+                return violation("answer", format!("{number} of {which:?} is answered {code}"));
+            }
         }
         self.wishes.entry(number).or_default().got.push(got);
         Ok(())
@@ -59,6 +64,14 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether something of a session may have to be closed, and can't be if its key does not know the numbers before it
+    /// any more: it was given up, or could not be stored. That ends the session for all that its holder has in hand.
+    fn is_unclosed(&self, which: &Which) -> bool {
+        let is_unstored = |got: &Got| matches!(got, Got::Failure(code, _) if code == "store-failed");
+        let mut all = self.wishes.values().filter(|wish| wish.which.as_ref() == Some(which));
+        all.any(|wish| wish.is_given_up || wish.got.iter().any(is_unstored))
+    }
+
     fn check_due(&self, number: usize, code: &str) -> Result<(), Violation> {
         let plan = &self.plan;
         let wish = &self.wishes[&number];
@@ -76,13 +89,8 @@ impl Oracle {
             }
             // A holder in another browser does not know who waits in this one.
             "acknowledged" => plan.browsers > 1 || self.has_lost_storage || !plan.has_locks,
-            // What was given up, or could not be stored, can't be closed if its key does not know the numbers before it any
-            // more. That ends the session for all that its holder has in hand.
-            "sequence-gap" => {
-                let mut of_key = self.wishes.values().filter(|other| other.key == wish.key);
-                let is_closed = plan.fail_store > 0 || self.has_lost_storage || of_key.any(|other| other.is_given_up);
-                self.put_back.contains(&wish.key) && is_closed
-            }
+            // Whether its holder may tell of that is checked when it does.
+            "sequence-gap" => true,
             "outcome-lost" => self.has_lost_storage || !plan.has_locks,
             _ => false,
         };

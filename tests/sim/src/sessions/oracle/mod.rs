@@ -19,6 +19,7 @@ mod starts;
 mod tables;
 
 use super::asked::{Aim, Asked, Dealt, Place};
+use super::holder::Which;
 use super::view::View;
 use crate::deposits::outcome;
 use crate::oracle::{Got, Violation, violation};
@@ -60,6 +61,8 @@ struct Story {
 #[derive(Debug, Clone, Default)]
 struct Wish {
     key: String,
+    /// The session; `None` if nobody asked for it.
+    which: Option<Which>,
     tab: usize,
     /// Its position among all calls.
     turn: usize,
@@ -100,8 +103,8 @@ pub struct Oracle {
     dead: BTreeSet<(String, String, i64)>,
     /// The ids that were acknowledged, by key and id.
     acked: BTreeSet<(String, String)>,
-    /// The keys that were put back.
-    put_back: BTreeSet<String>,
+    /// When each key was last put back.
+    put_back: BTreeMap<String, i64>,
     wishes: BTreeMap<usize, Wish>,
     has_lost_storage: bool,
     /// What happened at least once.
@@ -127,7 +130,7 @@ impl Oracle {
             crashes: BTreeMap::new(),
             dead: BTreeSet::new(),
             acked: BTreeSet::new(),
-            put_back: BTreeSet::new(),
+            put_back: BTreeMap::new(),
             wishes: BTreeMap::new(),
             has_lost_storage: false,
             seen: BTreeSet::new(),
@@ -145,9 +148,12 @@ impl Oracle {
     }
 
     /// Takes note of a request that a holder makes.
-    pub fn wish(&mut self, number: usize, key: &str, tab: usize, is_impatient: bool) {
+    pub fn wish(&mut self, number: usize, which: &Which, tab: usize, is_impatient: bool) {
         let turn = self.wishes.len();
-        self.wishes.insert(number, Wish { key: key.to_owned(), tab, turn, is_impatient, ..Wish::default() });
+        self.wishes.insert(
+            number,
+            Wish { key: which.key(), which: Some(which.clone()), tab, turn, is_impatient, ..Wish::default() },
+        );
     }
 
     pub fn given_up(&mut self, number: usize) {

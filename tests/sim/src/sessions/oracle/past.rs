@@ -43,15 +43,25 @@ impl Oracle {
 
     /// Whether a key was put back.
     pub fn was_put_back(&self, key: &str) -> bool {
-        self.put_back.contains(key)
+        self.put_back.contains_key(key)
     }
 
-    /// Takes note that a key is put back. `seen`: what it stores since. Returns whether it has given epochs since the
-    /// backup, and so will give them again.
-    pub fn put_back(&mut self, key: &str, past: Past, seen: &View) -> bool {
+    /// Whether a key may not know any more what a holder has, because it was put back since that began.
+    pub fn is_behind(&self, key: &str, opened_ms: i64) -> bool {
+        self.put_back.get(key).is_some_and(|put_back_ms| opened_ms <= *put_back_ms)
+    }
+
+    /// Whether a request to a key is given up.
+    pub fn is_any_given_up(&self, key: &str) -> bool {
+        self.wishes.values().any(|wish| wish.key == key && wish.is_given_up)
+    }
+
+    /// Takes note that a key is put back. `seen`: what it stores since, and the time. Returns whether it has given epochs
+    /// since the backup, and so will give them again.
+    pub fn put_back(&mut self, key: &str, past: Past, (seen, now_ms): (&View, i64)) -> bool {
         let gives_again = self.highest.get(key).copied() > past.highest;
         self.see("session: a key is put back");
-        self.put_back.insert(key.to_owned());
+        self.put_back.insert(key.to_owned(), now_ms);
         for (number, (at, _)) in self.happened.iter().filter(|(number, _)| !past.happened.contains_key(*number)) {
             if at == key
                 && let Some(told) = self.outcomes.get(number)
