@@ -3,7 +3,7 @@
 //! Every change first counts itself in a table, so that a test can see what was kept and what was rolled back.
 
 use semel_worker::{
-    Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Sql, SqlError, Value,
+    Context, Failure, Handler, Headers, KeyRule, Method, Path, Request, Response, Row, Sql, SqlError, Value,
 };
 
 semel_worker::export!(Probe);
@@ -26,10 +26,10 @@ impl Handler for Probe {
 
     fn migrate(&self, sql: &dyn Sql, _from: i64) -> Result<(), SqlError> {
         sql.exec(
-            "CREATE TABLE probe (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), runs INTEGER NOT NULL) STRICT",
+            "CREATE TABLE probe (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), runs INTEGER NOT NULL, number INTEGER, bytes BLOB) STRICT",
             &[],
         )?;
-        sql.exec("INSERT INTO probe VALUES (1, 0)", &[]).map(|_| ())
+        sql.exec("INSERT INTO probe (runs) VALUES (0)", &[]).map(|_| ())
     }
 
     fn handle(&self, context: &mut Context<'_>, request: &Request) -> Result<Response, Failure> {
@@ -37,7 +37,7 @@ impl Handler for Probe {
         let segments = request.path.segments();
         let argument = |index: usize| segments.get(index).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         match segments.first().copied().unwrap_or_default() {
-            "runs" => Ok(Response::json(200, runs(context.sql)?.to_string())),
+            "runs" => Ok(number(&context.sql.exec("SELECT runs FROM probe LIMIT 1", &[])?)),
             "panic" => panic!("the probe was asked to panic"),
             "overflow" => Ok(Response::json(200, overflow(argument(1)).to_string())),
             "spin" => loop {
@@ -72,38 +72,29 @@ impl Handler for Probe {
             }),
             "headers" => Ok(Response { status: 201, headers: all_headers(), body: b"made".to_vec() }),
             "gzip" => Ok(gzipped()),
-            // `stored` binds by `run`, whose arguments cross to JavaScript in another way, and adds the number of bytes.
-            "integer" | "stored" => {
-                let integer: i64 = segments.get(1).and_then(|text| text.parse().ok()).unwrap_or_default();
-                let rows = if segments.first() == Some(&"stored") {
-                    context.sql.exec("CREATE TABLE IF NOT EXISTS stored (number, bytes)", &[])?;
-                    let values = [integer.into(), Value::Blob(request.body.clone())];
-                    context.sql.run("INSERT INTO stored VALUES (?1, ?2)", &values)?;
-                    context.sql.exec("DELETE FROM stored RETURNING number + length(bytes)", &[])?
-                } else {
-                    context.sql.exec("SELECT ?1", &[integer.into()])?
-                };
-                let given = rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
-                Ok(Response::json(200, given.unwrap_or_default().to_string()))
+            "integer" => Ok(number(&context.sql.exec("SELECT ?1", &[integer(&segments)])?)),
+            // Arguments of `run` cross to JavaScript in another way. The answer adds the number of bytes.
+            "stored" => {
+                let values = [integer(&segments), Value::Blob(request.body.clone())];
+                context.sql.run("UPDATE probe SET number = ?1, bytes = ?2", &values)?;
+                Ok(number(&context.sql.exec("SELECT number + length(bytes) FROM probe", &[])?))
             }
             "who" => Ok(Response::json(200, format!("{:?}", (context.key.as_str(), context.principal.as_str())))),
-            "trace" => Ok(Response {
-                status: 200,
-                headers: Headers::from_iter([(
-                    "x-traceparent",
-                    request.headers.combined("traceparent").unwrap_or("none".into()),
-                )]),
-                body: Vec::new(),
-            }),
             "now" => Ok(Response::json(200, context.now_ms.to_string())),
             _ => Ok(echo(request)),
         }
     }
 }
 
-fn runs(sql: &dyn Sql) -> Result<i64, SqlError> {
-    let rows = sql.exec("SELECT runs FROM probe LIMIT 1", &[])?;
-    Ok(rows.first().and_then(|row| row.first()).and_then(Value::as_integer).unwrap_or(0))
+/// The number in the path's second segment.
+fn integer(segments: &[&str]) -> Value {
+    segments.get(1).and_then(|text| text.parse::<i64>().ok()).unwrap_or_default().into()
+}
+
+/// An answer with the only number of these rows.
+fn number(rows: &[Row]) -> Response {
+    let number = rows.first().and_then(|row| row.first()).and_then(Value::as_integer);
+    Response::json(200, number.unwrap_or_default().to_string())
 }
 
 #[allow(unconditional_recursion)]
@@ -139,10 +130,11 @@ fn gzipped() -> Response {
     Response { status: 200, headers: Headers::from_iter([("content-encoding", "gzip")]), body: ONCE.to_vec() }
 }
 
-/// Answers with what was sent: the body, its type, and all headers that begin with `x-`.
+/// Answers with what was sent: the body, its type, `traceparent`, and all headers that begin with `x-`.
 fn echo(request: &Request) -> Response {
     let mut headers = Headers::new();
-    for (name, value) in request.headers.iter().filter(|(name, _)| name.starts_with("x-") || *name == "content-type") {
+    let is_told = |name: &str| name.starts_with("x-") || ["content-type", "traceparent"].contains(&name);
+    for (name, value) in request.headers.iter().filter(|(name, _)| is_told(name)) {
         headers.append(name, value);
     }
     headers.append("x-path", request.path.with_query());
