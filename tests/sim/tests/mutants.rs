@@ -13,7 +13,7 @@ const FOUND: &[(&str, u64, &str)] = &[
     ("tombstone", 7, "twice"),
     ("unsent-withdrawn", 23, "answer"),
     ("ordered", 26, "order"),
-    ("poisoned", 52, "poisoned"),
+    ("poisoned", 82, "poisoned"),
     ("crash-counted", 26, "poisoned"),
     ("start-counted", 184, "unsettled"),
     ("start-ended", 2, "blamed"),
