@@ -139,6 +139,7 @@ fn a_token_issued_since_the_last_fetch_with_an_unknown_kid_is_not_refused_before
         (json!(fetched_s + 7), "rate-limited"),
         (json!(fetched_s as f64 + 0.25), "rate-limited"),
         (json!(fetched_s - 1), "unauthorized"),
+        (json!(fetched_ms), "unauthorized"),
         (json!("soon"), "unauthorized"),
         (json!(null), "unauthorized"),
     ] {

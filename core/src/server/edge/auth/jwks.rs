@@ -9,6 +9,7 @@
 //!   judged for lack of keys is not refused as wrong: the caller is told to try again. So is the caller whose token was
 //!   issued since the last fetch, perhaps with a new key, until the next one.
 
+use super::LEEWAY_S;
 use super::keys::{KeySet, VerifyingKey};
 use std::rc::Rc;
 
@@ -84,9 +85,12 @@ impl Keys {
         }
     }
 
-    /// Whether a token that was issued in that second is as young as the set, so that the set may lack its key.
-    pub fn may_lack(&self, issued_s: f64) -> bool {
-        self.started_ms.is_some_and(|started_ms| issued_s * 1000.0 + 999.0 >= started_ms as f64)
+    /// Whether a token that was issued in that second is as young as the set, so that the set may lack its key. A token
+    /// from the future is none: it would be that for ever, as with an issuer that counts in ms.
+    pub fn may_lack(&self, issued_s: f64, now_ms: i64) -> bool {
+        let young =
+            |started_ms| (started_ms as f64 - 999.0..(now_ms + LEEWAY_S * 1000) as f64).contains(&(issued_s * 1000.0));
+        self.started_ms.is_some_and(young)
     }
 
     /// The URL from which the set is to be fetched now; `None` if it is not. Each fetch is returned once.

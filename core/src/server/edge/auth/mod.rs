@@ -233,7 +233,7 @@ impl Gate {
         let key = match self.keys.find(&claimed.kid, now_ms) {
             Found::Key(key) => key,
             Found::Unknown => {
-                let may_be_new = claimed.issued_s().is_some_and(|issued_s| self.keys.may_lack(issued_s));
+                let may_be_new = claimed.issued_s().is_some_and(|issued_s| self.keys.may_lack(issued_s, now_ms));
                 // Not 503: a stranger can claim this, and each answer from 500 on has a line in the log.
                 let code = if may_be_new { Code::RateLimited } else { Code::Unauthorized };
                 // A key of another algorithm, such as PS256, may have that `kid`: it was left out of what was fetched.
