@@ -246,7 +246,7 @@ export class Machine {
         const isGone = isCommitted && !row;
         // A third time finds the row of the second, and takes no doubt away.
         isInDoubt ||= isGone;
-        if (isGone && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
+        if (isGone && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "UnknownError");
         // A store that never calls this has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();

@@ -103,7 +103,7 @@ test("a call whose store lost its process in WebKit is store-failed and unknown,
   const { semel } = await outbox(t, { store });
   // In a worker, WebKit rejects with this as long as the worker lives, even for what it has committed.
   store.before = async () => {
-    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+    throw new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
   };
   const { code, executed, retry } = await rejection(deposit(semel, "a"));
   assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
