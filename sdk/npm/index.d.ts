@@ -243,7 +243,8 @@ export interface Options {
   /**
    * When a request counts as stored. Has no effect together with `store`.
    * - `strict` (default): it is on disk before the first attempt.
-   * - `relaxed`: the operating system has it. A power cut may lose a request, or may make the SDK send it again after its key has forgotten it.
+   * - `relaxed`: the operating system has it. A power cut may lose a request, or may make the SDK send it again after its key has forgotten it, or send one
+   *   that was taken back before it left, and whose caller was told `cancelled` and `no`.
    *   Sessions don't allow it.
    * - `memory`: it is lost with the page.
    */
