@@ -9,7 +9,7 @@ import { factsOf, lifeOf } from "../admin/life.js";
 import { formsOf } from "../admin/outcome.js";
 import { CHOICES, STATES, age, bytes, counted, duration, fullness, haveForgotten, lanesShown, number, ran, unsentToo } from "../admin/words.js";
 import { Failure } from "./failure.js";
-import { changing, commandOf, markOf, reading, readingAhead } from "./session.js";
+import { ahead, changing, commandOf, markOf, reading, readingAhead, unsent } from "./session.js";
 import { safe, safeLine } from "./terminal.js";
 
 const PAGE = 200;
@@ -278,8 +278,8 @@ export async function remove(session, key, id) {
   if (id !== undefined && options.whole) throw new Failure("usage", ["--whole deletes a whole key, but an id is given."]);
   if (!options.yes && id === undefined) {
     terminal.needsSomebody();
-    const unsent = unsentToo(await readingAhead(session, () => admin.unsent(key, signal)));
-    const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.${unsent}\nType the name of the key to go on: `;
+    const more = unsentToo(await readingAhead(session, () => admin.unsent(key, signal)));
+    const question = `This deletes all that ${key} keeps, the application's own data too. It can't be had back.${more}\nType the name of the key to go on: `;
     await agree(session, question, (answer) => [key, safe(key)].includes(answer));
   } else if (!options.yes) {
     terminal.needsSomebody();
@@ -295,7 +295,8 @@ export async function remove(session, key, id) {
 }
 
 /** Asks before a change that can't be undone. To delete a key, its name must be typed; for a record, "y" is enough. */
-async function agree({ terminal, signal }, question, isYes = (answer) => /^y(es)?$/i.test(answer)) {
-  if (isYes((await terminal.ask(question, signal)).trim())) return;
-  throw new Failure("failed", ["Nothing was changed."], { code: "declined", executed: "no" });
+async function agree(session, question, isYes = (answer) => /^y(es)?$/i.test(answer)) {
+  if (isYes((await ahead(session, () => session.terminal.ask(question, session.signal))).trim())) return;
+  const [line, executed] = unsent(session);
+  throw new Failure("failed", [line], { code: "declined", executed });
 }

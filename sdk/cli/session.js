@@ -39,17 +39,24 @@ export async function reading(session, read, words) {
   }
 }
 
-/** Reads something that a change needs first. Its failure also says that nothing was changed. */
-export async function readingAhead(session, read) {
+/** What to say, and `executed`, if a command ends before it has sent its change. With `--again`, an earlier run may have made the change. */
+export const unsent = ({ options }) => (options.again === undefined ? ["Nothing was changed.", "no"] : ["This run changed nothing. It can't be known whether the earlier one did.", "unknown"]);
+
+/** Does what a change needs first. Its failure also says that nothing was changed. */
+export async function ahead(session, work) {
   try {
-    return await reading(session, read);
+    return await work();
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    error.lines.push("Nothing was changed.");
-    error.json.executed = "no";
+    if (!(error instanceof Failure) || error.kind === "usage") throw error;
+    const [line, executed] = unsent(session);
+    error.lines.push(line);
+    error.json.executed = executed;
     throw error;
   }
 }
+
+/** Reads something that a change needs first. */
+export const readingAhead = (session, read) => ahead(session, () => reading(session, read));
 
 /** Makes a change: a new one, or with `--again` an earlier one. `again`: the command that would send it once more. `words`: as above. */
 export async function changing(session, again, change, words) {

@@ -105,7 +105,7 @@ export class Terminal {
       const answer = await Promise.race([answered, ended]);
       if (answer !== undefined) return answer;
       this.note("");
-      if (signal.aborted) throw new Failure("interrupted", ["Interrupted. Nothing was changed."]);
+      if (signal.aborted) throw new Failure("interrupted", ["Interrupted."]);
       return "";
     } finally {
       prompt.close();

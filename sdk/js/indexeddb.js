@@ -40,7 +40,7 @@ export function leavePage() {
   for (const leave of open) leave();
 }
 
-const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error.message, error));
+const storeError = (error) => (error instanceof StoreError ? error : new StoreError(`store-${CODES[error.name] ?? "failed"}`, error, error));
 
 /** Makes the store. It is opened at its first transaction. */
 export function indexedDbStore(name, durability, onstorelost) {
@@ -73,8 +73,8 @@ export function indexedDbStore(name, durability, onstorelost) {
       const result = work(transaction.objectStore(ROWS));
       const ending = new Promise((resolve, reject) => {
         transaction.oncomplete = () => resolve(result?.());
-        // If this page's own `abort()` has ended it, `transaction.error` is null.
-        transaction.onabort = () => reject(transaction.error ?? blocked());
+        // There is no error if this page's own `abort()` has ended it, or if WebKit could not commit.
+        transaction.onabort = () => reject(transaction.error ?? leave.why ?? Error("UnknownError"));
       });
       // The events decide, because `abort()` may come too late to undo a commit.
       return await inTime(ending, leave).finally(() => open.delete(leave));
@@ -157,7 +157,8 @@ export function indexedDbStore(name, durability, onstorelost) {
 
 /** Takes in a transaction. Returns the function that ends it, unless it is over already. */
 const leaving = (transaction) => {
-  const leave = () => attempt(() => transaction.abort());
+  // `abort()` returns undefined, and throws if it comes too late.
+  const leave = () => attempt(() => (leave.why = transaction.abort() ?? blocked()));
   open.add(leave);
   return leave;
 };

@@ -243,17 +243,19 @@ export class Machine {
         // The store repeats its transaction, and nobody knows whether the first one was committed. If it was, another tab may have taken the row over, sent it
         // and deleted it, while this page was frozen. If it was frozen for long, or is closed, no row is written, and the error means "may be stored".
         // Otherwise the row is written anew, and the request may have run: see `deliver` in `semel.js`.
-        const isGone = isCommitted && !row;
+        // Null: it is the first time.
+        const found = isCommitted ? row : null;
+        const isGone = found === undefined;
         // A third time finds the row of the second, and takes no doubt away.
         isInDoubt ||= isGone;
-        if (isGone && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "server lost");
+        if (isGone && (this.#isClosed || Date.now() > began + DRIFT_MS_MAX)) throw new StoreError("store-failed", "UnknownError");
         // A store that never calls this has made no change.
         isCommitted = true;
         if (row !== undefined && !row?.buffer) throw unreadable();
         const made = this.#call(CHANGE, number, optional(row));
         // 0: leave the row; 1: the new row follows after its length; 2: delete it. Throws if the module has trapped. Copied, because a store may keep the whole
-        // buffer of a view.
-        return [null, made.slice(9)][made[0]];
+        // buffer of a view. What is found again is written again: a transaction without a write would not be synced, and the first may not have been.
+        return [found, made.slice(9)][made[0]];
       }, isPatient);
       if (isInDoubt) this.#host.doubt?.(id);
     } catch (error) {

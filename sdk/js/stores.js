@@ -8,10 +8,10 @@ export const STORE_MS_MAX = 30_000;
 export const blocked = () => new StoreError("store-blocked", "no answer: another tab may have it");
 
 /**
- * Whether a store that fails with this may have made its change: WebKit's storage process has ended, or Chromium could not commit. Its log may contain what it
- * could not sync.
+ * Whether a store that fails with this may have made its change: WebKit's storage process has ended, or a browser could not commit. Its log may contain what it
+ * could not sync. Chromium has the second text for a full disk.
  */
-export const isInDoubt = (error) => /server lost|committing transaction/.test(error);
+export const isInDoubt = (error) => /UnknownError|committing/.test(error);
 
 /**
  * Settles as `doing` does. If that takes longer than `ms`, calls `late(reject)`. Used for reads. Not for changes of an application's own store: after a time-out

@@ -12,10 +12,11 @@ import type { Presence, Store } from "semel";
  * - All rows are held in memory. Limits: 16 MiB a row, 1,024 bytes an id, 512 MiB in all.
  * - A row that a crash has cut off was never reported as stored, and is skipped. Any other damage is an error with the code `store-damaged`, and
  *   nothing is skipped.
- * - After a failed write, `change` rejects and has changed nothing. If the write can't be undone, on a broken disk for example, `change` stays pending
+ * - After a failed write or sync, `change` rejects and has changed nothing, and a restart finds nothing of it. If the write can't be undone, on a broken disk for example, `change` stays pending
  *   while the store tries again each second; other calls reject meanwhile.
  * - No other program may remove its files while it is open. If the lock or the whole folder is removed nevertheless, a call under way resolves if its
- *   change is in the log that is there afterwards, and rejects with `store-failed` if it is not.
+ *   change is in the log that is there afterwards. Otherwise it rejects, and if somebody may still find the change (another store has written the log anew,
+ *   or the folder is moved away or can't be read), the error's name is `UnknownError`, and the SDK says `unknown` of the request.
  *
  * Errors are `StoreError`s of the package:
  * - `store-unavailable`: the file system has no hard links

@@ -47,8 +47,7 @@ export type ProtocolCode =
  * - `outbox-full`: too many requests are pending, or they are too large. This one was neither stored nor sent, so `executed` is `no`. It is
  *   `unknown` for an id of your own and for a hash, because another tab may be sending the same id; and at `onrecovered`.
  * - `store-failed`: the request could not be stored, so it was not sent. `cause` is what the store threw. `executed` is as for `outbox-full`;
- *   it is also `unknown` where WebKit reports that its storage process has ended, or Chromium that it could not commit, because the request may have been
- *   stored.
+ *   it is also `unknown` where the browser could not commit, or WebKit's storage process has ended, because the request may have been stored.
  * - `gave-up`: there was no definitive answer within `giveUpAfterMs`, or the caller stopped waiting for a request that another tab sends. The
  *   request goes on. Outside of sessions, `cause` is why the outbox's last attempt failed: the error that was thrown, or the code of the refusal.
  * - `closed`: `close()` was called, and `cause` is as for `gave-up`; or the wasm module has trapped, for example because memory ran out, and `cause`
@@ -175,7 +174,8 @@ export interface Paused {
 /**
  * Where requests are kept: rows of bytes, each under an id. `semel/conformance` has checks for a store of your own.
  *
- * - A method that resolves has made its change durable. A method that rejects has changed nothing.
+ * - A method that resolves has made its change durable. A method that rejects has changed nothing, and will change nothing after a restart either. If
+ *   that is not certain, `change` rejects with an error whose name is `UnknownError`: the request may be stored, and its caller gets `unknown`.
  * - `change` is one transaction: no other change of that row, by this process or another, comes between its read and its write. Inside it, the
  *   store calls `to` synchronously with the row, or with undefined if there is none. `to` returns the new row, undefined to delete the row, or
  *   null to leave it alone.
@@ -243,7 +243,8 @@ export interface Options {
   /**
    * When a request counts as stored. Has no effect together with `store`.
    * - `strict` (default): it is on disk before the first attempt.
-   * - `relaxed`: the operating system has it. A power cut may lose a request, or may make the SDK send it again after its key has forgotten it.
+   * - `relaxed`: the operating system has it. A power cut may lose a request, or may make the SDK send it again after its key has forgotten it, or send one
+   *   that was taken back before it left, and whose caller was told `cancelled` and `no`.
    *   Sessions don't allow it.
    * - `memory`: it is lost with the page.
    */

@@ -123,13 +123,36 @@ test("effects --retry, --drop and --park say in their question what the change m
   assert.equal(fake.done.length, done + 1);
 });
 
+test("a command that goes on with an earlier change and stops before it is sent says only of this run that it changed nothing", LIMIT, async () => {
+  const done = fake.done.length;
+  const again = ["--again", `of-before@${Math.floor(Date.now() / 1000)}`];
+  for (const args of [["resolve", SMALL, "an-id", "--executed", "no"], ["delete", SMALL], ["forget", "--before", "30d"], ["effects", SMALL, "--drop", "a".repeat(32)]]) {
+    for (const isInterrupted of [true, false]) {
+      const ran = begin([...args, ...again, "--json"]);
+      await until(() => /to go on: |\[y\/N\] /.test(ran.stderr), "it asks");
+      if (isInterrupted) ran.interrupt();
+      else ran.stdin.write("n\n");
+      assert.equal(await ran.ended, isInterrupted ? 130 : 1, args.join(" "));
+      assert.equal(JSON.parse(ran.stderr.trimEnd().split("\n").at(-1)).error.executed, "unknown", args.join(" "));
+    }
+  }
+  const plain = begin(["delete", SMALL, ...again]);
+  assert.equal(await plain.answer("to go on: ", "no"), 1);
+  assert.match(plain.stderr, /\nThis run changed nothing\. It can't be known whether the earlier one did\.\n$/);
+  fake.faults.push({ on: "read", kind: 403, code: "forbidden" });
+  const unread = begin(["delete", SMALL, ...again, "--json", "--timeout", "0"]);
+  assert.equal(await unread.ended, 1);
+  assert.equal(JSON.parse(unread.stderr.trimEnd().split("\n").at(-1)).error.executed, "unknown");
+  assert.equal(fake.done.length, done);
+});
+
 test("an interrupt at a question changes nothing, and says so", LIMIT, async () => {
   const done = fake.done.length;
   const ran = begin(["delete", SMALL]);
   await until(() => ran.stderr.includes("to go on: "), "it asks");
   ran.interrupt();
   assert.equal(await ran.ended, 130);
-  assert.match(ran.stderr, /\nInterrupted\. Nothing was changed\.\n$/);
+  assert.match(ran.stderr, /\nInterrupted\.\nNothing was changed\.\n$/);
   assert.equal(fake.done.length, done);
 });
 

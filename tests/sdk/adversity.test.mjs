@@ -103,10 +103,29 @@ test("a call whose store lost its process in WebKit is store-failed and unknown,
   const { semel } = await outbox(t, { store });
   // In a worker, WebKit rejects with this as long as the worker lives, even for what it has committed.
   store.before = async () => {
-    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+    throw new DOMException("Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError");
   };
   const { code, executed, retry } = await rejection(deposit(semel, "a"));
   assert.deepEqual([code, executed, retry], ["store-failed", "unknown", "same-id"]);
+});
+
+// Where the disk refuses to sync, Firefox 153 and Chromium 156 with SQLite find the row of the failed transaction over the next connection.
+test("a change that is made again writes what it finds: a transaction that only reads would make nothing durable", async (t) => {
+  const store = new Rows();
+  const { semel } = await outbox(t, { store });
+  const { change } = store;
+  const again = [];
+  store.change = async (id, to) => {
+    await change.call(store, id, to);
+    await change.call(store, id, (row) => {
+      const made = to(row);
+      again.push([row !== undefined, made === null]);
+      return made;
+    });
+  };
+  assert.equal((await deposit(semel, "a")).status, 200);
+  const [[isFound, isLeft]] = again;
+  assert.deepEqual([isFound, isLeft], [true, false]);
 });
 
 test("a store that repeats a change does not restore a frozen page's row after another tab is done with it", async (t) => {

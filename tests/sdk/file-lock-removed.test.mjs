@@ -2,11 +2,11 @@
 // reported wrongly.
 
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { broken, child, failure, faultyFs, folderOf, holder, locks, logIn, look, put, storeIn, textsIn, told } from "./file-support.mjs";
-import { rejection, until } from "./stub.mjs";
+import { deposit, outbox, rejection, until } from "./stub.mjs";
 
 test("a store whose lock was removed sees the changes of others, and fails with ENOENT once its folder is gone", async (t) => {
   const folder = folderOf(t);
@@ -94,6 +94,42 @@ test("an append is not stored if the log was replaced while the lock was lost", 
     assert.equal((await rejection(call)).message, "store-failed: the folder's lock was removed while it was held");
   }
   assert.deepEqual([await textsIn(store), await look(folder)], Array(2).fill({ a: "1", b: "1" }));
+});
+
+test("an append is not said to be undone if another store may have taken it over into a new log while the lock was lost", { timeout: 30_000 }, async (t) => {
+  const { folder, store, other, lose } = await losing(t);
+  const before = logIn(folder);
+  lose("datasync", async ({ real }) => {
+    await real();
+    for (let n = 0; logIn(folder) === before; n += 1) await put(other, "big", `${n % 10}`.repeat(90_000));
+  });
+  const error = await rejection(put(store, "b", "1"));
+  assert.equal((await look(folder)).b, "1");
+  assert.deepEqual([told(error), error.name], ["store-failed", "UnknownError"]);
+});
+
+test("an append is not said to be undone if its folder was moved away, or a name of its lock can't be read", async (t) => {
+  const { folder, store, lose } = await losing(t);
+  lose("datasync", async ({ real }) => {
+    await real();
+    writeFileSync(join(folder, "lock.7"), "");
+  });
+  const damaged = await rejection(put(store, "b", "1"));
+  rmSync(join(folder, "lock.7"));
+  assert.equal((await look(folder)).b, "1");
+  assert.deepEqual([told(damaged), damaged.name], ["store-damaged", "UnknownError"]);
+
+  const [moved, disk] = [folderOf(t), faultyFs({})];
+  const { semel, server } = await outbox(t, { store: storeIn(t, moved, { fs: disk.fs }) });
+  disk.faults.datasync = async ({ real }) => {
+    disk.faults.datasync = undefined;
+    await real();
+    renameSync(moved, `${moved}-away`);
+  };
+  const error = await rejection(deposit(semel, "a"));
+  renameSync(`${moved}-away`, moved);
+  assert.deepEqual([Object.keys(await look(moved)).length, server.attempts.length], [1, 0]);
+  assert.deepEqual([error.code, error.executed, told(error.cause)], ["store-failed", "unknown", "store-failed ENOENT"]);
 });
 
 test("a process whose folder is gone ends by itself", { timeout: 30_000 }, async (t) => {

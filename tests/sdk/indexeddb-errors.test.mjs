@@ -166,18 +166,20 @@ test("behind an endless transaction a call is store-failed, open and pending are
 const PROCESS_LOST = ["WebKit may have stored when it lost its process", "UnknownError", "Connection to Indexed Database server lost. Refresh the page to try again"];
 
 // This is as in a worker, which has no frame whose IndexedDB could be used. The row was stored, so the next outbox sends it. Where the disk refuses to sync,
-// Chromium 156 says these two, and finds the row once the disk is well.
+// Chromium 156, Firefox 153 and WebKitGTK 2.50 end the transaction so, and find the row at the next start. WebKit tells no error.
 for (const [what, name, message, then] of [
   [...PROCESS_LOST, "never opens"],
   [...PROCESS_LOST, "fails to open with another error"],
   ["Chromium may have stored when it could not commit", "UnknownError", "Internal error committing transaction.", "fails to open with another error"],
   ["Chromium may have stored on a full disk", "QuotaExceededError", "Encountered disk full while committing transaction.", "fails to open with another error"],
+  ["Firefox may have stored when it could not commit", "UnknownError", "The operation failed for reasons unrelated to the database itself and not covered by any other error code.", "fails to open with another error"],
+  ["WebKit may have stored when it could not commit", undefined, undefined, "fails to open with another error"],
 ]) {
   test(`a call that ${what} is unknown, though the store ${then} after that`, LIMIT, async (t) => {
     const page = await opened(t);
     const error = await page.tab.evaluate(async ([identity, then, name, message]) => {
       const semel = await lab.outbox({ identity });
-      const lost = new DOMException(message, name);
+      const lost = name ? new DOMException(message, name) : null;
       const { transaction } = IDBDatabase.prototype;
       // The transaction commits, and is reported as lost.
       IDBDatabase.prototype.transaction = function () {
@@ -188,7 +190,7 @@ for (const [what, name, message, then] of [
       };
       Object.defineProperty(document, "head", { value: null, configurable: true });
       lab.connectBy(() => {
-        const request = { error: new DOMException("Internal error.", "UnknownError") };
+        const request = { error: new DOMException("Internal error.", "AbortError") };
         if (then === "fails to open with another error") setTimeout(() => request.onerror());
         return request;
       });

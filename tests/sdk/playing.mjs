@@ -281,7 +281,7 @@ class World {
         this.lost.add(id);
         page.failedMs = this.time.ms;
         this.says(`the store says that it has lost ${id}`);
-        throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+        throw new DOMException("It may have been stored.", "UnknownError");
       }),
       remove: async (ids, isDone) => {
         failing(this.fails, ids);

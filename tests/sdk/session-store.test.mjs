@@ -78,10 +78,10 @@ test("a call that the store fails to store rejects with store-failed, and its nu
   };
   const error = await rejection(deposit(session, "x"));
   assert.deepEqual([error.code, error.executed, error.cause.message], ["store-failed", "no", "full"]);
-  // With these, WebKit in a worker and Chromium may reject even for what they have stored.
-  for (const message of ["Connection to Indexed Database server lost. Refresh the page to try again", "Internal error committing transaction."]) {
+  // With these, browsers may reject even for what they have stored.
+  for (const [message, name] of [["Connection to Indexed Database server lost. Refresh the page to try again", "UnknownError"], ["Encountered disk full while committing transaction.", "QuotaExceededError"]]) {
     store.before = async () => {
-      throw new Error(message);
+      throw new DOMException(message, name);
     };
     const inDoubt = await rejection(deposit(session, "x"));
     assert.deepEqual([inDoubt.code, inDoubt.executed, inDoubt.retry], ["store-failed", "unknown", "same-id"], message);
@@ -98,7 +98,7 @@ test("a row that the store kept although it reported a failure is removed before
   const { change } = store;
   store.change = async (...given) => {
     await change.apply(store, given);
-    throw new Error("Connection to Indexed Database server lost. Refresh the page to try again");
+    throw new DOMException("It may have been stored.", "UnknownError");
   };
   const { executed } = await rejection(deposit(session, "x"));
   store.change = change;

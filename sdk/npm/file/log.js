@@ -43,9 +43,13 @@ export class Log {
   #newest = 0;
   /** After a compaction failed, the size of the log at which the next one is tried. */
   #compactedAgain = 0;
-  /** Offset and head of the last append's frame; no other frame has the same head. Undefined if nothing was to be appended, or once it was found. */
+  /**
+   * The log's seed, and offset and head of the last append's frame; no other frame has the same head. Undefined if nothing was to be appended, or once it was
+   * found.
+   */
   #last;
   #isAppended = true;
+  #mayBeAppended = false;
   rows = new Map();
 
   constructor(fs, folder, lock) {
@@ -72,6 +76,11 @@ export class Log {
     return this.#isAppended;
   }
 
+  /** Whether it may be there although it was not found: another store has written this log, and may have read the append before. */
+  get mayBeAppended() {
+    return this.#mayBeAppended;
+  }
+
   /** Reads what other stores have appended. `names`: all names in the folder. `isBroken`: the previous holder of the lock died. */
   async catchUp(names, isBroken) {
     let mustSync = isBroken;
@@ -88,7 +97,10 @@ export class Log {
       }
       this.#apply(entries);
       this.#size = end;
-      if (isOpened) this.#isAppended = this.#isLastIn(bytes, end);
+      if (isOpened) {
+        this.#isAppended = this.#isLastIn(bytes, end);
+        this.#mayBeAppended = !this.#isAppended && !this.#last.seed.equals(this.#seed);
+      }
       // Once found, it is not looked for again: by then the rows may be in a new generation, which was written from what was read.
       if (isOpened && this.#isAppended) this.#last = undefined;
     } catch (error) {
@@ -105,9 +117,10 @@ export class Log {
   async append(entries) {
     this.#last = undefined;
     this.#isAppended = entries.length === 0;
+    this.#mayBeAppended = false;
     if (this.#isAppended) return;
     const frame = makeFrame(entries, this.#seed, this.#size);
-    this.#last = { at: this.#size, head: Buffer.from(frame.subarray(0, HEAD_BYTES)) };
+    this.#last = { seed: this.#seed, at: this.#size, head: Buffer.from(frame.subarray(0, HEAD_BYTES)) };
     let failure = "cut";
     try {
       await writeAll(this.#handle, frame, this.#size);

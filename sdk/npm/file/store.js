@@ -5,14 +5,15 @@
 // - While a failed append can't be undone, the lock is not released, and new calls reject. The calls of the append itself settle only once it is
 //   undone: if this process ended before, the next store might find what they wrote, so nobody may have been told that it is not there.
 // - If the lock turns out to be lost after a batch, its calls settle once the lock is taken again and the log is read from its beginning: whatever
-//   is in the log is stored. Until then nothing is written or cut off.
+//   is in the log is stored. Until then nothing is written or cut off. If that does not tell what became of the batch, its calls reject with an
+//   `UnknownError`.
 // - A call that is not in a batch yet waits for the lock for `busyMs` at most, and then rejects without any change.
 // - Every failure is a StoreError, except wrong arguments, and whatever `to` or `isDone` throws.
 
 import { join, resolve } from "node:path";
 import { StoreError } from "semel";
 import { isMissing, makeFolder, removeName, writeDurable } from "./disk.js";
-import { storeErrorOf } from "./errors.js";
+import { inDoubt, storeErrorOf } from "./errors.js";
 import { entryBytes } from "./frames.js";
 import { Identity } from "./life.js";
 import { Lock, lockLost } from "./lock.js";
@@ -137,7 +138,7 @@ export class FileStore {
         await this.#turn();
       } catch (error) {
         const told = storeErrorOf(error);
-        if (await this.#isOver(told)) this.#settle(told);
+        if (await this.#isOver(told)) this.#settle(inDoubt(told));
         this.#reject(told);
       }
     }
@@ -226,8 +227,15 @@ export class FileStore {
     return true;
   }
 
+  /** What the log says of the last batch: undefined if it is there, otherwise the error to tell. */
+  #became() {
+    const told = this.#doubtful?.told ?? lockLost();
+    if (this.#log.isAppended) return undefined;
+    return this.#log.mayBeAppended ? inDoubt(told) : told;
+  }
+
   /** Tells the calls of the last batch what became of it: what the log says, or `error` if that can't be learnt any more. */
-  #settle(error = this.#log.isAppended ? undefined : (this.#doubtful?.told ?? lockLost())) {
+  #settle(error = this.#became()) {
     clearTimeout(this.#mending);
     const calls = this.#doubtful?.calls ?? [];
     this.#doubtful = undefined;
@@ -243,7 +251,10 @@ export class FileStore {
     if (this.#doubtful === undefined) this.#mending.unref();
   }
 
-  /** Whether it can't be learnt any more what became of a batch. If the folder is gone or the log can't be read, nobody will find the batch. */
+  /**
+   * Whether it can't be learnt any more what became of a batch, because the folder is gone or can't be read. Somebody may bring the folder back, or mend it,
+   * and then find the batch.
+   */
   async #isOver({ code, cause }) {
     if (this.#doubtful === undefined || this.#lock.isHeld) return false;
     // ENOENT alone does not prove that: it may also be about a name that this store has renamed.

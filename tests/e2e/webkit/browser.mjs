@@ -24,15 +24,16 @@ const WINDOW = fileURLToPath(new URL("window.js", import.meta.url));
 
 /**
  * Starts WebKit for a test file. `share`: the part of the disk that an origin may fill. `isPrivate`: it keeps nothing on disk, like a private window.
+ * `preload`: more variables of its environment.
  */
-export async function browseWebKit(after, { share, isPrivate } = {}) {
+export async function browseWebKit(after, { share, isPrivate, preload } = {}) {
   if ((await findWebKit()) === undefined) throw new Error("There is no WebKit: install webkit2gtk-driver, gir1.2-webkit2-4.1, gjs and xvfb.");
   const screen = begin("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
   const [number] = await once(screen.child.stdio[3], "data", { signal: AbortSignal.timeout(START_MS_MAX) });
   const env = { ...process.env, DISPLAY: `:${String(number).trim()}`, GDK_BACKEND: "x11" };
   let group;
   const driven = drive(after, async (profile) => {
-    const { send, kill, pid } = await launch(env, [WINDOW, profile, isPrivate ? "private" : String(share ?? "")]);
+    const { send, kill, pid } = await launch({ ...env, ...preload }, [WINDOW, profile, isPrivate ? "private" : String(share ?? "")]);
     group = pid;
     return { send, kill };
   });
