@@ -186,6 +186,8 @@ test("too-large: a body over 1 MiB, announced or not", () =>
     const chunks = new Blob([body]).stream();
     const streamed = await fetch(`${server.url}/accounts/k15/deposit`, { method: "POST", headers: { "idempotency-key": randomUUID() }, body: chunks, duplex: "half" });
     assert.equal(streamed.headers.get("semel-status"), "too-large");
+    // The registry reads bodies of its own.
+    assertProblem(await server.admin("POST", "forget", { id: randomUUID(), body }), 413, "too-large", "no", "after-fix");
   }));
 
 test("fingerprint-mismatch: the same id with another amount, path, content type or principal", async () => {

@@ -37,7 +37,7 @@ test("an answer has one line in the log, without a header, body, principal or ke
   for (const [line, code] of [[lines[0], "executed"], [lines[1], "replayed"]]) {
     const { time, ms, ...rest } = line;
     assert.deepEqual(rest, { level: "info", by: "object", method: "POST", key: hash, id, code, status: 200, traceparent: TRACE });
-    assert.ok(time >= before && time <= Date.now() && ms >= 0);
+    assert.ok(time >= before && time <= Date.now() && ms >= 0 && ms <= Date.now() - before);
   }
   assert.equal(lines.length, 2);
   assert.ok(!server.log.includes(SECRET) && !server.log.includes("alice"), "no header, body, principal or key");
@@ -48,6 +48,15 @@ test("the router writes the log line of a request that it refuses itself", async
   await server.send("POST", "/unhandled", { id });
   await printed();
   assert.deepEqual(linesOfId(id).map(({ by, code, status }) => [by, code, status]), [["router", "not-found", 404]]);
+});
+
+test("the registry writes the log line of a request to it, with the time that it took", async () => {
+  const [id, before] = [randomUUID(), Date.now()];
+  await server.admin("POST", "forget", { id, body: "{}" });
+  await printed();
+  const [{ by, code, ms }, ...more] = linesOfId(id);
+  assert.deepEqual([by, code, more], ["registry", "body-invalid", []]);
+  assert.ok(ms >= 0 && ms <= Date.now() - before, `${ms} ms`);
 });
 
 test("an object that answers too late writes no log line beside the one of the router", async () => {

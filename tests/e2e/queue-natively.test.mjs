@@ -189,6 +189,16 @@ test("sixteen messages of a batch are under way at a time, and the next begins w
   assert.equal(done.length, 20);
 });
 
+test("a dead letter has the instant at which its message was sent, and how often it was delivered", async (t) => {
+  t.mock.method(console, "log", () => {});
+  const { consumer } = await natively("queue.js");
+  const sent = [];
+  const message = { id: "one", body: {}, timestamp: new Date(5_999), attempts: 2, ack: () => {}, retry: () => assert.fail("it is no letter") };
+  await consumer({ path: "/{a}" })({ queue: "q", messages: [message] }, { DEAD_LETTERS: { send: async (letter) => sent.push(letter) } });
+  const [{ reason, ...letter }] = sent;
+  assert.deepEqual([reason.code, letter], ["message-invalid", { queue: "q", id: "one", timestamp: 5_999, attempts: 2, body: {} }]);
+});
+
 test("a dead letter is JSON, unless that would lose something of its message", async (t) => {
   t.mock.method(console, "log", () => {});
   const { consumer } = await natively("queue.js");

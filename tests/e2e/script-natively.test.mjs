@@ -149,6 +149,13 @@ test("a status is a whole number from 100 to 599, the name of a header a text, a
   assert.throws(() => answerOf({ status: 200, headers: [[5, "a"]] }), new TypeError("handle gave a header with the name 5, which is none"));
 });
 
+test("a header of an answer has no line break of any kind, and no NUL", async () => {
+  const { answerOf } = await natively("script/answers.js");
+  for (const sign of ["\n", "\r", "\0"]) {
+    assert.throws(() => answerOf({ status: 200, headers: { "x-one": `a${sign}b` } }), new TypeError("handle gave the header x-one a line break"), JSON.stringify(sign));
+  }
+});
+
 test("JSON has a content type of its own unless a header of exactly that name is there, in any spelling", async () => {
   const { answerOf } = await natively("script/answers.js");
   for (const [name, typed] of [["x-content-type", "x-content-type:a\ncontent-type:application/json\n"], ["Content-Type", "Content-Type:a\n"]]) {

@@ -112,8 +112,8 @@ mod tests {
     use super::*;
 
     fn filled(template: &str, body: &str) -> Option<String> {
-        let captured = [("shop".to_owned(), "a b".to_owned())];
-        let template = Template::parse(template, &["shop"]).expect("a template");
+        let captured = [("till", "1"), ("shop", "a b")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let template = Template::parse(template, &["till", "shop"]).expect("a template");
         template.fill(From { id: "i/d", captured: &captured, body: body.as_bytes() }, true)
     }
 
@@ -121,15 +121,28 @@ mod tests {
     fn each_name_in_a_template_is_filled_with_one_encoded_segment() {
         assert_eq!(filled("/shops/{shop}/orders/{$id}?x=1", ""), Some("/shops/a%20b/orders/i%2Fd?x=1".to_owned()));
         assert_eq!(filled("/orders/{body.ref}", r#"{"ref":"../x"}"#), Some("/orders/..%2Fx".to_owned()));
+        // A query or an escape of the client's own would have the probe ask for something else.
+        assert_eq!(
+            filled("/orders/{body.ref}", r#"{"ref":"a?b&c#%2F"}"#),
+            Some("/orders/a%3Fb%26c%23%252F".to_owned())
+        );
         assert_eq!(filled("/orders/{body.n}", r#"{"n":7}"#), Some("/orders/7".to_owned()));
         assert_eq!(filled("/orders", ""), Some("/orders".to_owned()));
     }
 
     #[test]
     fn a_template_is_not_filled_if_the_request_lacks_a_value() {
-        for body in
-            ["", "[]", "{}", r#"{"ref":null}"#, r#"{"ref":""}"#, r#"{"ref":".."}"#, r#"{"ref":1.5}"#, r#"{"ref":{}}"#]
-        {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"ref":null}"#,
+            r#"{"ref":""}"#,
+            r#"{"ref":"."}"#,
+            r#"{"ref":".."}"#,
+            r#"{"ref":1.5}"#,
+            r#"{"ref":{}}"#,
+        ] {
             assert_eq!(filled("/orders/{body.ref}", body), None, "{body}");
         }
     }
