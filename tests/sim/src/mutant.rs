@@ -51,6 +51,8 @@ twins! {
     JoinForgotten = "join-forgotten",
     /// How long an answer is kept for another tab is measured by the clocks of keys.
     KeptByKeysClock = "kept-by-keys-clock",
+    /// Who made a request under an id that the application chose is told that its answer is lost.
+    SharedAnswerLost = "shared-answer-lost",
     /// A caller who need not wait any longer is told that the request did not run.
     ReleasedWithNo = "released-with-no",
     /// A caller is told not to wait any longer when half the time is over.
