@@ -120,6 +120,16 @@ fn seeds_that_failed_once_pass() {
     }
 }
 
+/// A store was lost under an open tab, which then stored one more request and gave it up. Another tab, which was late and
+/// could not tell that the first lives, took that over, and could not close its place without those before it.
+#[test]
+fn a_holder_may_be_told_of_a_gap_before_what_it_has_to_close_if_the_rows_before_were_lost() {
+    be_quiet();
+    let mut plan = Plan { give_up: 60, ..Plan::of(1_575) };
+    plan.sessions.restores = 3;
+    assert_eq!(run(&plan, None).err().map(|failure| failure.kind), None);
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
     be_quiet();

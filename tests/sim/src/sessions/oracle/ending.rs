@@ -15,7 +15,8 @@ impl Oracle {
         }
         if let Got::Failure(code, _) = &got {
             self.see(format!("session: somebody is told {code}"));
-            if code == "sequence-gap" && !(is_behind && self.is_unclosed(which)) {
+            let is_due = is_behind && self.is_unclosed(which) || self.is_behind_lost_rows(number, which);
+            if code == "sequence-gap" && !is_due {
                 return violation("answer", format!("{number} of {which:?} is answered {code}"));
             }
         }
@@ -70,6 +71,16 @@ impl Oracle {
         let is_unstored = |got: &Got| matches!(got, Got::Failure(code, _) if code == "store-failed");
         let mut all = self.wishes.values().filter(|wish| wish.which.as_ref() == Some(which));
         all.any(|wish| wish.is_given_up || wish.got.iter().any(is_unstored))
+    }
+
+    /// Whether a request was given up, and the rows of earlier ones were lost with a store under an open tab. Another tab
+    /// that takes it over then can't close its place.
+    fn is_behind_lost_rows(&self, number: usize, which: &Which) -> bool {
+        let Some(wish) = self.wishes.get(&number).filter(|wish| wish.is_given_up && !wish.is_row_lost) else {
+            return false;
+        };
+        let mut earlier = self.wishes.values().filter(|other| other.tab == wish.tab && other.turn < wish.turn);
+        earlier.any(|other| other.is_row_lost && other.which.as_ref() == Some(which))
     }
 
     fn check_due(&self, number: usize, code: &str) -> Result<(), Violation> {
