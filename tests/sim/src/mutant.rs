@@ -71,6 +71,8 @@ twins! {
     MendedByPlace = "mended-by-place",
     /// What a key has yet to send outlives its deletion.
     DeletedStillSends = "deleted-still-sends",
+    /// After the deletion of a key, what it refuses counts as if it did not say when it was first sent.
+    DeletedUndated = "deleted-undated",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
     /// If one of several requests committed together fails, what ran before it is rolled back too.
