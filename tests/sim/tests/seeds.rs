@@ -77,7 +77,8 @@ fn a_thousand_seeds_pass_and_every_listed_mark_is_seen_and_every_frequent_mark_i
 /// - Packed tombstones stayed when their key was deleted.
 /// - A probe proved too early by a clock that was put ahead, and what was then sent again was refused, which is an outcome
 ///   after a proof. The former call made the request later.
-const FAILED_ONCE: [u64; 32] = [
+/// - A holder that could not tell that another lives took over what that had given up, behind what that could not store.
+const FAILED_ONCE: [u64; 33] = [
     9_036_723,
     9_005_009,
     9_058_017,
@@ -110,6 +111,7 @@ const FAILED_ONCE: [u64; 32] = [
     48_880,
     4_544,
     100_654_232,
+    100_669_067,
 ];
 
 #[test]
