@@ -109,7 +109,10 @@ impl Oracle {
     fn is_deleted(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         let fence_s = reply.json()["fence"].as_i64().unwrap_or(0);
         let (turn_ms, latest_ms) = asked.turn_ms.get();
-        let sent_s = self.durable.ran.iter().filter_map(|ran| ran.first_sent_s).max().unwrap_or(0);
+        // What is acknowledged with a bound has a packed tombstone, which stays without the fence.
+        let is_packed = |ran: &&Ran| matches!(self.acknowledged.get(&ran.number), Some(Some(_)));
+        let unpacked = self.durable.ran.iter().filter(|ran| !is_packed(ran));
+        let sent_s = unpacked.filter_map(|ran| ran.first_sent_s).max().unwrap_or(0);
         if fence_s * 1000 < turn_ms || fence_s <= sent_s || fence_s < self.durable.fence_s {
             let line = asked.line();
             return violation("fence", format!("{line} at {turn_ms} has the fence {fence_s}, after {sent_s}"));
