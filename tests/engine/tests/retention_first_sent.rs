@@ -196,3 +196,27 @@ fn a_record_stays_for_the_later_first_sent_even_if_the_last_attempt_has_the_earl
     world.send(&later).is_replayed(200);
     assert_eq!(world.effects(), 1);
 }
+
+/// Its client's clock is ahead by more than two retentions, so that only the first-sent keeps the record for long enough.
+#[test]
+fn an_administrators_cancellation_without_first_sent_takes_no_protection_from_the_id_of_a_client_that_is_ahead() {
+    for crashes in [false, true] {
+        let mut world = World::with(|config| config.retention_s = 30);
+        let request = change("a").first_sent_s(START_S + 100);
+        if crashes {
+            world.crashed(&request);
+        } else {
+            world.send(&request).is_executed(200);
+        }
+        let state = if crashes { "cancelled" } else { "executed" };
+        let reply = world.send(&semel_support::admin::cancel_for("own", "{\"id\":\"a\"}"));
+        assert_eq!(reply.field("state"), state);
+        for _ in 0..12 {
+            world.pass_s(10);
+            sweep(&mut world);
+        }
+        let after = if crashes { "cancelled" } else { "replayed" };
+        assert_eq!(world.send(&request).only("semel-status"), after);
+        assert_eq!(world.effects(), i64::from(!crashes));
+    }
+}

@@ -51,6 +51,8 @@ twins! {
     JoinForgotten = "join-forgotten",
     /// How long an answer is kept for another tab is measured by the clocks of keys.
     KeptByKeysClock = "kept-by-keys-clock",
+    /// Who made a request under an id that the application chose is told that its answer is lost.
+    SharedAnswerLost = "shared-answer-lost",
     /// A caller who need not wait any longer is told that the request did not run.
     ReleasedWithNo = "released-with-no",
     /// A caller is told not to wait any longer when half the time is over.
@@ -69,6 +71,8 @@ twins! {
     MendedByPlace = "mended-by-place",
     /// What a key has yet to send outlives its deletion.
     DeletedStillSends = "deleted-still-sends",
+    /// After the deletion of a key, what it refuses counts as if it did not say when it was first sent.
+    DeletedUndated = "deleted-undated",
     /// A request is sent elsewhere before its start is durable.
     SentBeforeDurable = "sent-before-durable",
     /// If one of several requests committed together fails, what ran before it is rolled back too.

@@ -90,7 +90,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.batches,
         |plan| &mut plan.together.survives,
     ];
-    let counts: [fn(&mut Plan) -> &mut usize; 51] = [
+    let counts: [fn(&mut Plan) -> &mut usize; 52] = [
         // These are first: if the run of the outbox fails, a few tries remove them.
         |plan| &mut plan.together.wishes,
         |plan| &mut plan.together.reads,
@@ -100,6 +100,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         |plan| &mut plan.together.jumps,
         |plan| &mut plan.together.restores,
         |plan| &mut plan.together.deployments,
+        |plan| &mut plan.together.deletions,
         |plan| &mut plan.effects.transfers,
         |plan| &mut plan.effects.ends,
         |plan| &mut plan.effects.renewals,

@@ -150,7 +150,9 @@ impl Sim {
     }
 
     fn hand_over(&mut self, tab: usize, (number, to): (usize, Receiver), answered: &Answered) -> Result<(), Violation> {
-        let Wish { is_shared, .. } = *self.oracle.of(number);
+        let Wish { is_shared, principal: ref owner, .. } = *self.oracle.of(number);
+        let principal = USERS[self.tabs[tab].user];
+        let is_owner = owner == principal;
         let mut got = Got::from(answered);
         if let (true, Got::Failure(code, executed)) = (is_shared, &mut got)
             && code == "store-failed"
@@ -168,12 +170,18 @@ impl Sim {
             // The caller may have left.
             self.oracle.see("delivered: recovered");
             self.oracle.recovered(number, &got);
+            // Another identity has no such request.
+            if is_owner {
+                self.oracle.check_lost(number, tab, &got)?;
+            }
             self.oracle.deliver(number, got);
             return Ok(());
         }
-        let principal = USERS[self.tabs[tab].user];
+        let has_sent_it = is_shared && !self.oracle.of(number).joined.contains(&tab);
+        let is_lost = has_sent_it && matches!(got, Got::Outcome(..)) && self.is_twin(Twin::SharedAnswerLost);
         for caller in callers {
-            self.oracle.tell(number, tab, principal, caller, got.clone())?;
+            let got = if is_lost && caller.is_first { lost() } else { got.clone() };
+            self.oracle.tell(number, tab, principal, caller, got)?;
         }
         Ok(())
     }
@@ -311,6 +319,9 @@ impl Sim {
             {
                 self.oracle.see("id: a kept answer is there for who waits");
             }
+            (Change::Join { .. }, Changed::Gone) => {
+                self.oracle.looked_in_vain(self.oracle.number_of(id), tab);
+            }
             (Change::Withdraw, Changed::Withdrawn) => {
                 self.oracle.see("row: taken back");
                 let number = self.oracle.number_of(id);
@@ -404,6 +415,10 @@ impl Sim {
         headers.retain(|name| name != "semel-first-sent");
         headers.append("semel-first-sent", renewed);
     }
+}
+
+fn lost() -> Got {
+    Got::Failure("outcome-lost".to_owned(), Executed::Unknown)
 }
 
 fn changed_line(id: &str, change: &Change, changed: &Changed) -> String {

@@ -230,7 +230,11 @@ pub(super) fn cancel(
     let asked = Asked { principal: &principal, fingerprint: None, first_sent_s, deadline_ms };
     let asked =
         if holds(Rule::CancellationJudged) { asked } else { Asked { first_sent_s: None, deadline_ms: None, ..asked } };
-    match (decide(found.as_ref(), &asked, work.instant), &found) {
+    let decision = decide(found.as_ref(), &asked, work.instant);
+    // An administrator may not know when the client first sent the request, and must not take the fence from it.
+    let known_s = found.as_ref().filter(|_| cancellation.under.is_some()).and_then(|record| record.first_sent_s);
+    let first_sent_s = first_sent_s.or(known_s);
+    match (decision, &found) {
         (Decision::Replay, Some(record @ Record { state: State::Executed(_, outcome), .. })) => {
             // Attempts of the request that the cancellation names may still arrive, and must find this record.
             let attempt = Attempt { first_sent_s, deadline_ms, ..Attempt::default() };

@@ -83,8 +83,8 @@ impl Oracle {
             "store-failed" => self.plan.fail_store > 0,
             // Without its row, the client doesn't know what came of the request, nor that it was acknowledged.
             "acknowledged" => wish.is_lost,
-            // A caller that asks for the answer, or calls again, after the request was settled.
-            "outcome-lost" => wish.is_lost || wish.is_shared || wish.is_dropped,
+            // Whether the answer may be lost is checked when somebody is told so.
+            "outcome-lost" => wish.browser.is_some(),
             "fingerprint-mismatch" => wish.is_disputed,
             // If another tab has the request in hand, giving up ends only the waiting.
             "gave-up" => wish.is_shared && wish.is_given_up,

@@ -175,6 +175,8 @@ pub struct Wish {
     pub is_dropped: bool,
     /// The tabs that found it pending in another tab, and wait.
     pub joined: BTreeSet<usize>,
+    /// The tabs that looked for it when it was not stored: not yet, or not any more, because it was taken back.
+    pub missed: BTreeSet<usize>,
     /// What its caller got.
     pub got: Vec<Got>,
     /// What others got who used its id or asked for it.

@@ -5,6 +5,8 @@
 //! - All effects of an id have the same payload.
 //! - A tab that waits for a pending request of another gets its answer. It is told `outcome-lost` only if the store was
 //!   lost, or the request was taken back.
+//! - Nobody else is told `outcome-lost` either before somebody has had the answer, unless there was no such request when
+//!   the tab looked.
 
 use super::{Got, OTHER_PAYLOAD, Oracle, Violation, Wish, violation};
 use crate::snapshot::Effect;
@@ -86,6 +88,7 @@ impl Oracle {
         if matches!(&got, Got::Failure(code, _) if code == "fingerprint-mismatch") {
             self.see("id: another payload is refused across tabs");
         }
+        self.check_lost(number, tab, &got)?;
         if caller.is_first {
             self.deliver(number, got);
         } else {
@@ -95,6 +98,28 @@ impl Oracle {
             self.of(number).told.push(got);
         }
         Ok(())
+    }
+
+    /// Takes note that a tab looked for a request that it does not have in hand, and found none.
+    pub fn looked_in_vain(&mut self, number: usize, tab: usize) {
+        let wish = self.of(number);
+        if wish.is_stored {
+            wish.missed.remove(&tab);
+        } else {
+            wish.missed.insert(tab);
+        }
+    }
+
+    /// Checks that nobody is told that an answer is lost, unless somebody has had it by then, or there was no such request
+    /// when the tab looked for it.
+    pub fn check_lost(&self, number: usize, tab: usize, got: &Got) -> Result<(), Violation> {
+        let wish = &self.wishes[&number];
+        let is_lost = matches!(got, Got::Failure(code, _) if code == "outcome-lost");
+        let is_excused = wish.is_lost || wish.is_dropped || wish.is_reused();
+        if !is_lost || is_excused || wish.is_shared && (wish.is_told() || wish.missed.contains(&tab)) {
+            return Ok(());
+        }
+        violation("lost", format!("tab-{tab} is told that the answer to {number} is lost, and nobody has had it"))
     }
 
     /// Whether an id was used again after its row was gone. It is new to its key once its tombstone has lapsed.
@@ -128,6 +153,6 @@ impl Wish {
     /// Whether anybody has the answer.
     pub(super) fn is_told(&self) -> bool {
         let is_answer = |got: &Got| !matches!(got, Got::Failure(code, _) if UNKNOWN.contains(&code.as_str()));
-        !self.got.is_empty() || self.told.iter().any(is_answer)
+        self.got.iter().chain(&self.told).any(is_answer)
     }
 }

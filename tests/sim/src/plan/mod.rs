@@ -16,7 +16,7 @@ pub use sessions::Sessions;
 pub(crate) use streams::{
     of_administering, of_deadlines, of_deleting, of_effects, of_forgetting, of_idling, of_mending, of_midst, of_remote,
     of_remote_room, of_restoring, of_room, of_session_backups, of_sessions, of_sharing, of_shifts, of_sockets,
-    of_taking, of_together,
+    of_taking, of_together, of_together_deleting,
 };
 
 use crate::{effects, remote, together};

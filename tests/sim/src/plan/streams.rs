@@ -118,3 +118,8 @@ pub(crate) fn of_room(seed: u64) -> u64 {
 pub(crate) fn of_midst(seed: u64) -> u64 {
     !of_together(seed) ^ 0x0AD1_D570_0000_0000
 }
+
+/// The seed for when the key is deleted in that run, likewise.
+pub(crate) fn of_together_deleting(seed: u64) -> u64 {
+    !of_together(seed) ^ 0x0DE1_E7ED_0000_0000
+}

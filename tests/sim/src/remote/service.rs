@@ -172,7 +172,7 @@ impl Run {
     fn answer(&mut self, number: usize, status: u16, body: String) -> Result<(), Violation> {
         let Some(Message { asked, sent, life, .. }) = self.service.messages.remove(&number) else { return Ok(()) };
         self.note(|| format!("{number}: {} is answered {status} {body}", asked.wish));
-        self.oracle.service_says(&asked, &sent, (status, &body));
+        self.oracle.service_says(number, &asked, &sent, (status, &body));
         if self.happens_often(self.plan.remote.lose_answers) {
             self.cut(number, life);
             return Ok(());

@@ -36,8 +36,8 @@ impl Run {
             Event::LoseStorage => {
                 let browser = self.rng.usize(0..self.rows.len());
                 self.note(|| format!("browser {browser} loses its storage"));
-                self.rows[browser].0.clear();
-                self.oracle.lose_storage();
+                let lost = std::mem::take(&mut self.rows[browser].0);
+                self.oracle.lose_storage(lost.keys());
             }
             Event::Restart => {
                 let key = format!("keys/{}", self.rng.usize(0..self.plan.keys));

@@ -13,6 +13,8 @@ pub enum Errand {
     Read,
     /// An id that has its outcome is used once more, with another payload or as another principal.
     Other,
+    /// An administrator deletes the key.
+    Delete,
 }
 
 /// A message.
@@ -83,6 +85,8 @@ pub enum Event {
     Part(u32),
     /// Somebody uses an id that was used.
     Other,
+    /// An administrator deletes the key, or still wants to.
+    Delete(usize),
     /// The object ends.
     End,
     /// Something that happens without a request, whoever has the object.

@@ -204,7 +204,7 @@ impl Run {
         let more = u64::try_from(group.len()).expect("a few");
         let kills = group.iter().any(|asked| self.trouble_of(asked) == Some(Trouble::Kills));
         self.prepare(STATEMENTS_MAX + more * STATEMENTS_OF_ONE_MORE, kills);
-        let calls: Vec<_> = group.iter().map(|asked| asked.call.clone()).collect();
+        let calls: Vec<_> = group.iter().map(|asked| self.call_of(asked)).collect();
         let replies = self.object.world.group(&calls);
         if !self.object.world.database.has_crashed() {
             self.object.world.database.calm();
@@ -227,7 +227,8 @@ impl Run {
 
     fn ask_for_one(&mut self, asked: &Asked) -> Reply {
         self.prepare(STATEMENTS_MAX, self.trouble_of(asked) == Some(Trouble::Kills));
-        self.object.world.send(&asked.call)
+        let call = self.call_of(asked);
+        self.object.world.send(&call)
     }
 
     /// Handles the `n`th request of a group, which may already have its answer. Returns whether the object lives on.
@@ -315,8 +316,9 @@ impl Run {
     pub(super) fn commit(&mut self) -> Result<Vec<Dealt>, Violation> {
         self.object.world.database.release();
         stored::change(self.mutant, When::Commit, &self.object.world.database);
-        let effects = effects_after(&self.object.world.database, None, self.oracle.durable());
         let dealt = std::mem::take(&mut self.object.dealt);
+        let before = if dealt.iter().any(Dealt::deletes) { 0 } else { self.oracle.durable() };
+        let effects = effects_after(&self.object.world.database, None, before);
         self.oracle.committed(&dealt, effects)?;
         if self.options.is_small() {
             self.oracle.check_room(&dealt, &Snapshot::of(&self.object.world.database, None))?;

@@ -53,6 +53,8 @@ pub struct Options {
     pub restores: usize,
     /// How often the key is deployed anew.
     pub deployments: usize,
+    /// How often an administrator deletes the key. Never if it is restored, or may be full.
+    pub deletions: usize,
     /// The retentions from which deployments choose, in seconds.
     pub retentions_s: [i64; 2],
     /// The share of commits that are durable although the object ended during them, in percent.
@@ -73,7 +75,7 @@ const TOMBSTONE_MS_MAX: i64 = 120_000;
 impl Options {
     /// Whether requests without first-sent may be forgotten.
     pub fn is_forgetful(&self) -> bool {
-        self.forgets > 0 || self.retentions_s[0].min(self.retentions_s[1]) < LONG_S
+        self.forgets > 0 || self.deletions > 0 || self.retentions_s[0].min(self.retentions_s[1]) < LONG_S
     }
 
     /// Whether the key may be full.
@@ -108,6 +110,9 @@ impl Options {
         let is_small = is_short && room.u32(0..3) == 0;
         let mut limit = || if is_small && room.bool() { room.u64(1..=6) } else { ROOMY };
         let (records_max, tombstones_max) = (limit(), limit());
+        let mut deleting = Rng::with_seed(crate::plan::of_together_deleting(seed));
+        let may_be_deleted = restores == 0 && records_max.min(tombstones_max) == ROOMY;
+        let deletions = if may_be_deleted && deleting.u32(0..3) == 0 { deleting.usize(1..=3) } else { 0 };
         Self {
             busy_ms: [300, 1_000, 6_000, 15_000][rng.usize(0..4)],
             wishes: if rng.u32(0..3) > 0 { 0 } else { rng.usize(4..=20) },
@@ -132,6 +137,7 @@ impl Options {
             jumps: jumps as usize,
             restores: restores as usize,
             deployments: deployments as usize,
+            deletions,
             retentions_s,
             survives,
             records_max,

@@ -8,6 +8,7 @@
 //!   If a backup is restored, everything promised since the backup is void.
 
 use super::asked::{Asked, Errand};
+use super::deletion::Deleted;
 use super::options::Options;
 use super::room::Room;
 use super::run::{KEY, STRANGER};
@@ -32,7 +33,7 @@ pub struct Dealt {
 }
 
 impl Dealt {
-    fn is(&self, errand: Errand, code: &str) -> bool {
+    pub(super) fn is(&self, errand: Errand, code: &str) -> bool {
         self.asked.errand == errand && self.reply.only("semel-status") == code
     }
 
@@ -82,6 +83,7 @@ pub struct Oracle {
     pub(super) reaches_s: i64,
     /// Whether requests without first-sent may be forgotten.
     forgets: bool,
+    pub(super) deleted: Deleted,
     pub(super) records_max: u64,
     pub(super) tombstones_max: u64,
     history: History,
@@ -102,6 +104,7 @@ impl Oracle {
             retention_s_min: retentions_s[0].min(retentions_s[1]),
             reaches_s: 0,
             forgets: options.is_forgetful(),
+            deleted: Deleted::default(),
             records_max: options.records_max,
             tombstones_max: options.tombstones_max,
             history: History::default(),
@@ -161,6 +164,17 @@ impl Oracle {
         self.forgets_starts();
     }
 
+    /// Takes note that the key was deleted, and nothing else done in that commit: its crashes count no more.
+    pub(super) fn forgets_crashes(&mut self) {
+        self.durable.started.clear();
+        self.blamed.clear();
+    }
+
+    /// Takes note that nobody can tell any more in which order everything happened.
+    pub(super) fn history_is_void(&mut self) {
+        self.history.is_no_longer_promised(KEY);
+    }
+
     /// Takes note that the object ended: nobody knows any more of which starts the end could not be written.
     pub fn forgets_starts(&mut self) {
         for number in std::mem::take(&mut self.durable.started) {
@@ -190,7 +204,7 @@ impl Oracle {
         match errand {
             Errand::Deposit | Errand::Cancel => self.history.deposits(number, KEY),
             Errand::Read => self.history.reads(number, KEY),
-            Errand::Other => {}
+            Errand::Other | Errand::Delete => {}
         }
     }
 
@@ -208,7 +222,10 @@ impl Oracle {
         }
         let mut in_order: Vec<&Dealt> = dealt.iter().collect();
         in_order.sort_by_key(|dealt| dealt.asked.arrived.get());
-        let executed: Vec<_> = in_order.iter().filter(|dealt| dealt.is(Errand::Deposit, "executed")).collect();
+        let kept_from = in_order.iter().rposition(|dealt| dealt.deletes()).map_or(0, |at| at + 1);
+        let (undone, since) = in_order.split_at(kept_from);
+        self.undone(undone)?;
+        let executed: Vec<_> = since.iter().filter(|dealt| dealt.is(Errand::Deposit, "executed")).collect();
         let expected: Vec<String> = executed.iter().map(|dealt| dealt.asked.number.to_string()).collect();
         let found: Vec<&String> = effects.iter().map(|effect| &effect.number).collect();
         if !expected.iter().eq(found.iter().copied()) {
@@ -236,14 +253,35 @@ impl Oracle {
             self.latest = dealt.asked.arrived.get();
         }
         let mut count = before;
-        for dealt in in_order {
+        for dealt in since {
             count += i64::from(dealt.is(Errand::Deposit, "executed"));
-            let counts = dealt.is(Errand::Deposit, "executed") || dealt.is(Errand::Read, "read");
-            if counts && dealt.count() != count {
-                let (said, line) = (dealt.count(), dealt.asked.line());
-                let kind = if dealt.asked.errand == Errand::Read { "order" } else { "outcome" };
-                return violation(kind, format!("{line} was answered {said} where there were {count}"));
-            }
+            self.check_count(dealt, count)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what a request says of how many effects there are.
+    pub(super) fn check_count(&self, dealt: &Dealt, count: i64) -> Result<(), Violation> {
+        let counts = dealt.is(Errand::Deposit, "executed") || dealt.is(Errand::Read, "read");
+        if counts && dealt.count() != count {
+            let (said, line) = (dealt.count(), dealt.asked.line());
+            let kind = if dealt.asked.errand == Errand::Read { "order" } else { "outcome" };
+            return violation(kind, format!("{line} was answered {said} where there were {count}"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a request might run that has run.
+    pub(super) fn may_run(&mut self, asked: &Asked) -> Result<(), Violation> {
+        let (number, line) = (asked.number, asked.line());
+        if self.ran_before(number) {
+            return violation("twice", format!("{number} ran again, after its key was deleted"));
+        }
+        if self.durable.never.contains(&number) {
+            return violation("never", format!("{number} ran, of which it was said that it never will"));
+        }
+        if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.durable.fence_s) {
+            return violation("fence", format!("{line} ran, and was first sent before {}", self.durable.fence_s));
         }
         Ok(())
     }
@@ -259,12 +297,7 @@ impl Oracle {
             // Nothing could tell any more that it was not new.
             self.history.is_no_longer_promised(KEY);
         }
-        if self.durable.never.contains(&number) {
-            return violation("never", format!("{number} ran, of which it was said that it never will"));
-        }
-        if asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.durable.fence_s) {
-            return violation("fence", format!("{line} ran, and was first sent before {}", self.durable.fence_s));
-        }
+        self.may_run(asked)?;
         let (wall_ms, latest_ms) = asked.turn_ms.get();
         let last_ms = self.durable.ran.last().map_or(0, |ran| ran.at_ms);
         if at_ms < wall_ms.max(last_ms) || at_ms > latest_ms {
@@ -295,19 +328,20 @@ impl Oracle {
         self.seen.insert(format!("together, {:?}: {code}", asked.errand));
         let number = asked.number.to_string();
         let ran = self.durable.ran.iter().rposition(|ran| ran.number == asked.number);
-        let has_run = ran.is_some();
+        let has_run = ran.is_some() || self.ran_before(asked.number);
+        let before = self.count_before(asked);
         match (asked.errand, code) {
+            (Errand::Delete, "executed" | "replayed") if !self.is_done(asked.number) => {
+                violation("early", format!("{} was told before it was durable", asked.line()))
+            }
             (Errand::Deposit, "executed" | "replayed") => {
-                let Some(before) = ran else {
+                let Some(count) = before.unwrap_or(ran.map(|before| before as i64 + 1)) else {
                     return violation("early", format!("{} was told before its effect was durable", asked.line()));
                 };
-                if (reply.status(), reply.body().to_vec()) == outcome(&number, before as i64 + 1) {
+                if (reply.status(), reply.body().to_vec()) == outcome(&number, count) {
                     return Ok(());
                 }
-                violation(
-                    "outcome",
-                    format!("{} was told {}, and is number {}", asked.line(), reply.text(), before + 1),
-                )
+                violation("outcome", format!("{} was told {}, and is number {count}", asked.line(), reply.text()))
             }
             (Errand::Cancel, "executed" | "replayed") if reply.body().starts_with(b"{\"state\":\"cancelled\"") => {
                 if !self.is_promised(asked) {
@@ -328,7 +362,9 @@ impl Oracle {
             (Errand::Other, "fingerprint-mismatch" | "unavailable" | "outside-window" | "forgotten") => Ok(()),
             (Errand::Other, "acknowledged") if asked.call.principal() != STRANGER => Ok(()),
             (Errand::Other, _) => violation("stranger", format!("{} was told {code}", asked.line())),
-            (Errand::Read, "read") if reply.json()["count"].as_i64() > Some(self.durable()) => {
+            (Errand::Read, "read")
+                if reply.json()["count"].as_i64() > Some(before.flatten().unwrap_or(self.durable())) =>
+            {
                 violation("early", format!("{} was told of what was not durable", asked.line()))
             }
             _ => Ok(()),
@@ -343,11 +379,13 @@ impl Oracle {
         let number = &asked.number;
         let (is_so, kind) = match code {
             "outside-window" | "forgotten" => {
-                (asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.reaches_s), "fence")
+                (asked.first_sent_s.is_some_and(|first_sent_s| first_sent_s < self.refuses_s()), "fence")
             }
             "outcome-expired" => (!self.is_promised(asked), "expired"),
             "acknowledged" => (self.acknowledged.contains_key(number), "acknowledged"),
             "cancelled" => (self.given_up.contains(number), "cancelled"),
+            // What counts no more counted before.
+            "poisoned" if self.count_before(asked).is_some() => (true, ""),
             "poisoned" => (self.blamed.get(number).is_some_and(|times| *times >= CRASHES), "blamed"),
             _ => (true, ""),
         };

@@ -65,6 +65,10 @@ pub struct Run {
     pub(super) midst: Rng,
     /// Decides when the key's counts are checked.
     pub(super) counts: Rng,
+    /// Decides when the key is deleted.
+    pub(super) deleting: Rng,
+    /// The deletions of which the administrator has an answer.
+    pub(super) deleted: BTreeSet<usize>,
     /// How far the clock of the key's machine is ahead, in ms.
     pub(super) ahead_ms: i64,
     /// The latest clock that the object may have told, in Unix ms.
@@ -95,6 +99,8 @@ impl Run {
             batched: Come::default(),
             midst: Rng::with_seed(!crate::plan::of_midst(plan.seed)),
             counts: Rng::with_seed(crate::plan::of_midst(!plan.seed)),
+            deleting: Rng::with_seed(!crate::plan::of_together_deleting(plan.seed)),
+            deleted: BTreeSet::new(),
             ahead_ms: 0,
             object_ms: 0,
             backup: None,
@@ -147,6 +153,7 @@ impl Run {
             self.push(at_ms, Event::Other);
         }
         self.set_up_midst();
+        self.set_up_deletions();
         self.push(busy_ms * 2 + 1, Event::Calm);
     }
 
@@ -185,6 +192,7 @@ impl Run {
             Event::Part(life) => self.part(life)?,
             Event::Midst(midst) => self.come_about(midst)?,
             Event::Other => self.use_again(),
+            Event::Delete(number) => self.delete(number),
             Event::End => self.end()?,
             Event::Calm => {
                 self.note(|| "the faults end".to_owned());
@@ -275,7 +283,7 @@ impl Run {
         self.send(which, call);
     }
 
-    fn asked(&self, (number, errand, deadline_ms): (usize, Errand, Option<i64>), call: Call) -> Rc<Asked> {
+    pub(super) fn asked(&self, (number, errand, deadline_ms): (usize, Errand, Option<i64>), call: Call) -> Rc<Asked> {
         let first_sent_s = self.wishes.get(number).and_then(|wish| wish.first_sent_s);
         Rc::new(Asked {
             number,
@@ -317,8 +325,10 @@ impl Run {
     /// A caller gets an answer.
     fn hear(&mut self, asked: &Asked, reply: &Reply) {
         let is_outcome = matches!(reply.only("semel-status"), "executed" | "replayed" | "read");
-        if asked.errand == Errand::Other {
-            return;
+        match asked.errand {
+            Errand::Other => return,
+            Errand::Delete => return self.hear_deletion(asked, reply),
+            _ => {}
         }
         if is_outcome && asked.errand != Errand::Cancel {
             self.oracle.heard(asked.number, reply);

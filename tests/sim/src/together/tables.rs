@@ -24,8 +24,9 @@ impl Oracle {
                 format!("the fence went back to {} from {}", stored.fence_s, self.durable.fence_s),
             );
         }
-        if stored.fence_s > self.reaches_s {
-            return violation("fence", format!("the fence is at {}, and may be at {}", stored.fence_s, self.reaches_s));
+        if stored.fence_s > self.refuses_s() {
+            let may_be_s = self.refuses_s();
+            return violation("fence", format!("the fence is at {}, and may be at {may_be_s}", stored.fence_s));
         }
         self.durable.fence_s = stored.fence_s;
         self.durable.room = Room::of(stored, self.latest_ms.max(stored.latest_ms()));
@@ -47,7 +48,8 @@ impl Oracle {
             }
         }
         let has_run = |id: &str| self.durable.ran.iter().any(|ran| id_of(ran.number) == id);
-        let executed = stored.rows.iter().filter(|(id, row)| row.state == "executed" && !id.starts_with("cancel-"));
+        let is_of_control = |id: &str| ["cancel-", "delete-"].iter().any(|prefix| id.starts_with(prefix));
+        let executed = stored.rows.iter().filter(|(id, row)| row.state == "executed" && !is_of_control(id));
         if let Some((id, row)) = executed.into_iter().find(|(id, _)| !has_run(id)) {
             return violation("made", format!("{id} has not run, and its record is {row:?}"));
         }
@@ -64,7 +66,7 @@ impl Oracle {
     fn may_be(&self, Ran { number, first_sent_s, at_ms }: &Ran, state: &str) -> bool {
         let has_ended = at_ms + self.retention_s_min * 1000 <= self.latest_ms;
         let has_passed = first_sent_s.unwrap_or(0).max(at_ms.div_euclid(1000)) < self.reaches_s;
-        let is_refused = first_sent_s.is_none_or(|first_sent_s| first_sent_s < self.reaches_s);
+        let is_refused = first_sent_s.is_none_or(|first_sent_s| first_sent_s < self.refuses_s());
         let acknowledged = self.acknowledged.get(number);
         let has_lapsed = acknowledged.is_some_and(|until_ms| match until_ms {
             Some(until_ms) => until_ms + GRACE_MS <= self.latest_ms,

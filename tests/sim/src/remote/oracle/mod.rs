@@ -59,6 +59,8 @@ struct Story {
     made: Vec<usize>,
     /// What the service said of it.
     said: BTreeSet<(u16, String)>,
+    /// What it said of that to calls that the key's clock misled.
+    said_to_misled: BTreeSet<(u16, String)>,
     /// When the last probe since it left was decided on that found nothing: by the key's clock, and in ms of the run.
     absent_ms: Option<(i64, i64)>,
     outcome: Option<(u16, String)>,
@@ -126,6 +128,7 @@ impl Oracle {
             gone: Vec::new(),
             made: Vec::new(),
             said: BTreeSet::new(),
+            said_to_misled: BTreeSet::new(),
             absent_ms: None,
             outcome: None,
             word: None,
@@ -244,14 +247,16 @@ impl Oracle {
                 format!("{number} makes {wish}, of which it was said that it did not run: {story:?}"),
             );
         }
-        if !story.is_blurred() && story.outcome.as_ref().is_some_and(|(_, body)| *body != body_of(number)) {
+        let is_other =
+            |outcome: &(u16, String)| outcome.1 != body_of(number) && !story.said_to_misled.contains(outcome);
+        if !story.is_blurred() && story.outcome.as_ref().is_some_and(is_other) {
             return violation("outcome", format!("{number} makes {wish}, which has an outcome: {story:?}"));
         }
         Ok(())
     }
 
-    /// Takes note of an answer of the service, whether or not it arrives.
-    pub fn service_says(&mut self, asked: &Asked, sent: &Sent, (status, body): (u16, &str)) {
+    /// Takes note of an answer of the service to a call, whether or not it arrives.
+    pub fn service_says(&mut self, number: usize, asked: &Asked, sent: &Sent, (status, body): (u16, &str)) {
         let story = &mut self.stories[asked.wish];
         match (sent, status) {
             (Sent::Probe { is_proof, .. }, 404) => {
@@ -259,7 +264,11 @@ impl Oracle {
                 self.see(format!("elsewhere, probe: nothing is found, {what}"));
             }
             (Sent::Probe { .. }, 200) | (Sent::Dispatch { .. }, 200..=299 | 400..=499) => {
-                story.said.insert((status, body.to_owned()));
+                let said = (status, body.to_owned());
+                if story.left.iter().any(|left| left.number == number && left.is_mistimed) {
+                    story.said_to_misled.insert(said.clone());
+                }
+                story.said.insert(said);
             }
             (Sent::Probe { .. }, _) => self.see("elsewhere, probe: no clear answer"),
             _ => {}

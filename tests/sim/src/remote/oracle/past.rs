@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Time is the key's own, as it says it. If its machine's clock is put ahead once a call has ended, a probe may prove
 //!   too early; if it is put back, something may be sent again too late. Only what was sent at such a time may make
-//!   something once more.
+//!   something once more, or have an outcome besides: after a proof, any 4xx is one.
 //! - The same time decides whether a request that was given up may be sent again. A key's clock goes back only over the
 //!   end of its object, and never to before what is stored.
 //! - If the key is put back, everything that was said since is void. What has left since is not known there, so it
@@ -38,6 +38,7 @@ impl Oracle {
             story.was_put_back = true;
             story.gone = now.gone;
             (story.made, story.said, story.denied) = (now.made, now.said, now.denied);
+            story.said_to_misled = now.said_to_misled;
             (story.first_sent_s, story.is_acknowledged) = (now.first_sent_s, now.is_acknowledged);
         }
     }

@@ -133,7 +133,8 @@ impl Story {
             Some(false) => false,
             None => {
                 let is_first = self.made.first().is_none_or(|first| outcome.1 == body_of(*first));
-                self.said.contains(outcome) && (is_first || self.is_blurred())
+                let is_explained = self.is_blurred() || self.said_to_misled.contains(outcome);
+                self.said.contains(outcome) && (is_first || is_explained)
             }
         };
         if is_so { Ok(()) } else { violation("outcome", format!("{wish} has the outcome {outcome:?}: {self:?}")) }

@@ -1,6 +1,6 @@
 //! What must hold for a run that has ended, and for what callers are told.
 
-use super::{Got, Oracle, Violation, violation};
+use super::{Got, Oracle, Violation, Wish, violation};
 use crate::sessions::holder::Which;
 use semel_core::problem::Executed;
 
@@ -15,7 +15,8 @@ impl Oracle {
         }
         if let Got::Failure(code, _) = &got {
             self.see(format!("session: somebody is told {code}"));
-            if code == "sequence-gap" && !(is_behind && self.is_unclosed(which)) {
+            let is_due = is_behind && self.is_unclosed(which) || self.is_behind_missing_rows(number, which);
+            if code == "sequence-gap" && !is_due {
                 return violation("answer", format!("{number} of {which:?} is answered {code}"));
             }
         }
@@ -67,9 +68,19 @@ impl Oracle {
     /// Whether something of a session may have to be closed, and can't be if its key does not know the numbers before it
     /// any more: it was given up, or could not be stored. That ends the session for all that its holder has in hand.
     fn is_unclosed(&self, which: &Which) -> bool {
-        let is_unstored = |got: &Got| matches!(got, Got::Failure(code, _) if code == "store-failed");
         let mut all = self.wishes.values().filter(|wish| wish.which.as_ref() == Some(which));
-        all.any(|wish| wish.is_given_up || wish.got.iter().any(is_unstored))
+        all.any(|wish| wish.is_given_up || wish.is_unstored())
+    }
+
+    /// Whether a request was given up, and earlier ones of its tab have no row: they were lost with a store, or could not be
+    /// stored where nobody can tell who lives. Another tab that takes it over then can't close its place.
+    fn is_behind_missing_rows(&self, number: usize, which: &Which) -> bool {
+        let Some(wish) = self.wishes.get(&number).filter(|wish| wish.is_given_up && !wish.is_row_lost) else {
+            return false;
+        };
+        let mut earlier = self.wishes.values().filter(|other| other.tab == wish.tab && other.turn < wish.turn);
+        let is_missing = |other: &Wish| other.is_row_lost || !self.plan.has_locks && other.is_unstored();
+        earlier.any(|other| other.which.as_ref() == Some(which) && is_missing(other))
     }
 
     fn check_due(&self, number: usize, code: &str) -> Result<(), Violation> {
@@ -95,5 +106,12 @@ impl Oracle {
             _ => false,
         };
         if is_due { Ok(()) } else { violation("answer", format!("{number} is answered {code}")) }
+    }
+}
+
+impl Wish {
+    /// Whether its caller was told that it could not be stored.
+    fn is_unstored(&self) -> bool {
+        self.got.iter().any(|got| matches!(got, Got::Failure(code, _) if code == "store-failed"))
     }
 }

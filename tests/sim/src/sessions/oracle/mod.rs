@@ -57,6 +57,11 @@ struct Story {
     places: BTreeMap<i64, Taken>,
 }
 
+/// The number of the request with this id.
+fn number_of(id: &str) -> Option<usize> {
+    id.trim_start_matches('n').parse().ok()
+}
+
 /// A request that a holder makes.
 #[derive(Debug, Clone, Default)]
 struct Wish {
@@ -67,6 +72,8 @@ struct Wish {
     /// Its position among all calls.
     turn: usize,
     is_stored: bool,
+    /// Whether its row went with the storage of its browser.
+    is_row_lost: bool,
     is_given_up: bool,
     /// Whether its caller does not wait for long.
     is_impatient: bool,
@@ -141,9 +148,14 @@ impl Oracle {
         self.seen.insert(what.into());
     }
 
-    /// Takes note that a browser has lost its storage.
-    pub fn lose_storage(&mut self) {
+    /// Takes note that a browser has lost its storage, with the rows of these ids.
+    pub fn lose_storage<'a>(&mut self, ids: impl Iterator<Item = &'a String>) {
         self.has_lost_storage = true;
+        for id in ids {
+            if let Some(wish) = number_of(id).and_then(|number| self.wishes.get_mut(&number)) {
+                wish.is_row_lost = true;
+            }
+        }
         self.see("session: a store is lost");
     }
 
@@ -162,8 +174,7 @@ impl Oracle {
 
     /// Takes note that a row was made.
     pub fn stored(&mut self, id: &str) {
-        let number = id.trim_start_matches('n').parse().ok();
-        if let Some(wish) = number.and_then(|number: usize| self.wishes.get_mut(&number)) {
+        if let Some(wish) = number_of(id).and_then(|number| self.wishes.get_mut(&number)) {
             wish.is_stored = true;
         }
     }
